@@ -1,0 +1,148 @@
+import type { Meta } from './behavior.ts';
+import type { Core, Steps } from './core.ts';
+import { report } from './diagnostics.ts';
+import { answer, type Envelope, refuse } from './envelope.ts';
+import { Fifo } from './fifo.ts';
+
+/** A turn that isn't a message. `life`: run only while it lasts. */
+interface Signal {
+  work(): unknown;
+  life: { readonly over: boolean } | undefined;
+}
+
+/** What runs in the turns of one actor. */
+export interface TurnsOwner {
+  readonly core: Core;
+  readonly path: string;
+  handle(message: string, body: unknown, meta: Meta): unknown;
+  /** A turn threw. Turns are paused, and the asker has been told. */
+  failed(error: unknown): void;
+}
+
+const tellMeta: Meta = Object.freeze({});
+
+/**
+ * The mailbox of one actor and the only place where its code runs: one item at a time, the next when all of the one
+ * before has settled. It begins paused.
+ */
+export class Turns implements Steps {
+  readonly #owner: TurnsOwner;
+  readonly #waiting = new Fifo<Envelope | Signal>();
+  /** A turn is running, or none may: items only wait. */
+  #busy = true;
+  #dispatched = false;
+  #current: Envelope | undefined;
+
+  constructor(owner: TurnsOwner) {
+    this.#owner = owner;
+  }
+
+  get length(): number {
+    return this.#waiting.length;
+  }
+
+  push(envelope: Envelope): void {
+    const { core } = this.#owner;
+    if (envelope.reply) {
+      core.counters.asked++;
+      core.deadlines.add(envelope);
+    } else {
+      core.counters.told++;
+    }
+    this.#waiting.push(envelope);
+    this.#wake();
+  }
+
+  signal(work: () => unknown, life?: { readonly over: boolean }, urgent = false): void {
+    if (urgent) this.#waiting.unshift({ work, life });
+    else this.#waiting.push({ work, life });
+    this.#wake();
+  }
+
+  /** Runs `first` before all that waits, then goes on. */
+  resume(first: () => unknown): void {
+    this.#busy = false;
+    this.signal(first, undefined, true);
+  }
+
+  /** For the end: drops all that waits. Whoever still hopes for an answer, also of the running turn, gets `actor_dead`. */
+  abandon(): void {
+    const { core, path } = this.#owner;
+    this.#busy = true;
+    if (this.#current) refuse(core, this.#current, 'actor_dead');
+    this.#current = undefined;
+    for (let item = this.#waiting.shift(); item; item = this.#waiting.shift()) {
+      if ('work' in item) continue;
+      item.taken?.();
+      report(core.counters, 'dropped', { path, message: item.message });
+      refuse(core, item, 'actor_dead');
+    }
+  }
+
+  step(): void {
+    this.#dispatched = false;
+    if (this.#busy) return;
+    const item = this.#waiting.shift();
+    if (!item) return;
+    this.#owner.core.counters.turns++;
+    try {
+      const result = 'work' in item ? runSignal(item) : this.#runMessage(item);
+      if (!isThenable(result)) {
+        this.#done(result);
+        return;
+      }
+      this.#busy = true;
+      result.then(
+        (value) => this.#done(value),
+        (error) => this.#failed(error),
+      );
+    } catch (error) {
+      this.#failed(error);
+    }
+  }
+
+  #wake(): void {
+    if (this.#busy || this.#dispatched || this.#waiting.length === 0) return;
+    this.#dispatched = true;
+    this.#owner.core.dispatch(this);
+  }
+
+  #runMessage(envelope: Envelope): unknown {
+    const { core } = this.#owner;
+    envelope.taken?.();
+    let meta = tellMeta;
+    if (envelope.deadline < Number.POSITIVE_INFINITY) {
+      const remaining = envelope.deadline - core.clock.monotonic();
+      if (remaining <= 0) return refuse(core, envelope, 'ask_timeout');
+      meta = { deadline: core.clock.now() + remaining };
+    }
+    this.#current = envelope;
+    return this.#owner.handle(envelope.message, envelope.body, meta);
+  }
+
+  #done(value: unknown): void {
+    this.#busy = false;
+    const envelope = this.#current;
+    this.#current = undefined;
+    if (envelope) answer(this.#owner.core, envelope, value);
+    this.#wake();
+  }
+
+  #failed(error: unknown): void {
+    const { core, path } = this.#owner;
+    const envelope = this.#current;
+    this.#current = undefined;
+    this.#busy = true;
+    report(core.counters, 'failed', { path, message: envelope?.message, error });
+    if (envelope) refuse(core, envelope, 'actor_failed');
+    this.#owner.failed(error);
+  }
+}
+
+function runSignal({ life, work }: Signal): unknown {
+  return life?.over ? undefined : work();
+}
+
+export function isThenable<T>(value: T | Promise<T>): value is Promise<T> {
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
+}

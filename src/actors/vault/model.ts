@@ -1,0 +1,169 @@
+/**
+ * The nouns of the vault: what is stored, listed and merged. Plain data, validated before it gets here
+ * (see `service-rules.ts`); the proxy, the API and the store all speak of these shapes.
+ */
+
+/** How the broker authenticates to an upstream. Every reference is a credential key, never a value. */
+export type AuthConfig =
+  | { readonly type: 'bearer'; readonly token: string }
+  | { readonly type: 'basic'; readonly username: string; readonly password?: string }
+  | { readonly type: 'api-key'; readonly key: string; readonly header?: string; readonly prefix?: string }
+  | { readonly type: 'custom'; readonly headers: Readonly<Record<string, string>> }
+  | { readonly type: 'passthrough' };
+
+export const authTypes = ['bearer', 'basic', 'api-key', 'custom', 'passthrough'] as const;
+
+export const surfaces = ['path', 'query', 'header'] as const;
+export type Surface = (typeof surfaces)[number];
+export const defaultSurfaces: readonly Surface[] = ['path', 'query'];
+
+export interface Substitution {
+  readonly key: string;
+  readonly placeholder: string;
+  /** Absent: path and query. */
+  readonly in?: readonly Surface[];
+}
+
+export interface Service {
+  /** Canonical: lower case, no trailing dot, `*.` for one label, `:port` only where it binds to that port. */
+  readonly host: string;
+  readonly description?: string;
+  readonly auth: AuthConfig;
+  readonly substitutions?: readonly Substitution[];
+  /** Absent means enabled. */
+  readonly enabled?: false;
+}
+
+/** A service as it comes in: `enabled` absent keeps the present state, substitutions absent keep the present ones. */
+export interface ServiceInput {
+  readonly host: string;
+  readonly description?: string;
+  readonly auth?: AuthConfig;
+  readonly substitutions?: readonly Substitution[];
+  readonly enabled?: boolean;
+}
+
+export type ServiceChange =
+  | ({ readonly action: 'set' } & ServiceInput)
+  | { readonly action: 'delete'; readonly host: string };
+
+export interface RateLimit {
+  /** Requests a second; 0 switches it off. */
+  readonly rps: number;
+  readonly burst: number;
+  readonly inflight: number;
+}
+
+export interface VaultSettings {
+  readonly unmatched_host_policy: 'passthrough' | 'deny';
+  readonly unmatched_tls: 'intercept' | 'tunnel';
+  readonly require_tls: boolean;
+  /** null: the server's own limits. */
+  readonly rate_limit: Partial<RateLimit> | null;
+}
+
+export const defaultSettings: VaultSettings = {
+  unmatched_host_policy: 'passthrough',
+  unmatched_tls: 'intercept',
+  require_tls: false,
+  rate_limit: null,
+};
+
+export interface Vault {
+  /** Never reused, unlike the name: what sealed values and sessions are bound to. */
+  readonly id: string;
+  readonly name: string;
+  readonly settings: VaultSettings;
+  /** Set by `service clear`, unset by the next service: every proxied request is refused meanwhile. */
+  readonly cleared: boolean;
+  /** ISO 8601. */
+  readonly created_at: string;
+}
+
+/** What a slot of a proposal asks the human for. */
+export type CredentialSlot =
+  | {
+      readonly action: 'set';
+      readonly key: string;
+      readonly description?: string;
+      readonly obtain?: string;
+      readonly obtain_instructions?: string;
+      /** The agent gave the value itself; it is kept sealed, apart from this record. */
+      readonly has_value?: true;
+    }
+  | { readonly action: 'delete'; readonly key: string };
+
+export const proposalStatuses = ['pending', 'applied', 'rejected', 'expired', 'cancelled'] as const;
+export type ProposalStatus = (typeof proposalStatuses)[number];
+
+export interface Proposal {
+  readonly id: number;
+  readonly status: ProposalStatus;
+  readonly vault_id: string;
+  readonly vault: string;
+  readonly services: readonly ServiceChange[];
+  readonly credentials: readonly CredentialSlot[];
+  readonly message: string;
+  readonly user_message: string;
+  readonly review_note: string | null;
+  readonly reviewed_by: string | null;
+  readonly created_at: string;
+  readonly reviewed_at: string | null;
+  readonly expires_at: string;
+  /** Who asks: `session:ID` or `agent:NAME`, and the label a human gave it. */
+  readonly created_by: string;
+  readonly created_by_label: string | null;
+  /** SHA-256 of the approval token, hex. */
+  readonly approval_hash: string;
+}
+
+export interface Session {
+  readonly id: string;
+  /** SHA-256 of the token, hex. */
+  readonly hash: string;
+  readonly vault_id: string;
+  readonly label: string | null;
+  readonly created_at: string;
+  readonly created_by: string;
+  /** Wall clock, ms since the epoch. */
+  readonly expires_at_ms: number;
+}
+
+export interface Agent {
+  readonly name: string;
+  readonly vault_ids: readonly string[];
+  /** The present token, and the one before it while a rotation overlaps. `expires_at_ms` null: never. */
+  readonly tokens: readonly { readonly hash: string; readonly expires_at_ms: number | null }[];
+  readonly token_ttl_seconds: number | null;
+  readonly created_at: string;
+}
+
+export interface Invite {
+  readonly hash: string;
+  readonly name: string | null;
+  readonly vault_ids: readonly string[];
+  readonly token_ttl_seconds: number | null;
+  readonly created_at: string;
+  readonly created_by: string;
+  readonly expires_at_ms: number;
+  readonly used_at: string | null;
+}
+
+export interface Operator {
+  readonly name: string;
+  readonly role: 'owner' | 'admin';
+  /** Vaults an `admin` administers; an `owner` administers all. */
+  readonly vault_ids: readonly string[];
+  /** `scrypt$N$r$p$salt$hash`, base64; null: no password set. */
+  readonly password: string | null;
+  readonly created_at: string;
+}
+
+/** One signed-in operator: a CLI token or a browser cookie. */
+export interface OperatorSession {
+  readonly hash: string;
+  readonly operator: string;
+  readonly kind: 'token' | 'cookie' | 'login-link' | 'file';
+  /** Sliding, except for the owner's token file (null). */
+  readonly expires_at_ms: number | null;
+}

@@ -1,0 +1,203 @@
+import type { Handlers } from '../core/behavior.ts';
+import { refused, textProblem } from './fields.ts';
+import { merge } from './merge.ts';
+import type { CredentialSlot, Proposal } from './model.ts';
+import { accept, type Problem, type Result, refuse } from './problem.ts';
+import { decide, proposalEvent, slotKey } from './proposal-decision.ts';
+import { type CheckedProposal, checkProposal } from './proposal-rules.ts';
+import type { VaultProtocol } from './protocol.ts';
+import { seal } from './seal.ts';
+import { unresolved } from './service-rules.ts';
+import type { Change } from './store.ts';
+import { mintToken } from './token.ts';
+import { dataKey } from './vault-credentials.ts';
+import type { VaultEntry, VaultState } from './vault-state.ts';
+import { proposalView } from './vault-views.ts';
+import { findVault, type Writer } from './vault-writer.ts';
+
+type Names = 'proposal.create' | 'proposal.get' | 'proposal.list' | 'proposal.reject' | 'proposal.cancel';
+
+const maxPending = 20;
+/** Decided ones kept for each vault: an agent that proposes and cancels for ever must not fill the disk. */
+const maxKept = 1000;
+const lifetimeMs = 7 * 86_400_000;
+const maxReason = 2000;
+
+export function proposalHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, Names> {
+  const { state, commit, now } = writer;
+
+  /** `vault`, `actor`: as in the protocol; vaults are compared by id, since a name may have had several. */
+  function find(id: number, vault?: string, actor?: string): Result<Proposal> {
+    const proposal = state.proposals.get(id);
+    const isVisible =
+      proposal !== undefined &&
+      (vault === undefined || proposal.vault_id === state.vaultIds.get(vault)) &&
+      (actor === undefined || proposal.created_by === actor);
+    return isVisible ? accept(proposal) : noProposal();
+  }
+
+  return {
+    async 'proposal.create'({ vault, body, by }) {
+      const found = findVault(state, vault);
+      if (!found.ok) return found;
+      const entry = found.value;
+      const checked = checkProposal(body);
+      if (!checked.ok) return checked;
+      if (entry.pending.size >= maxPending) return refuse('too_many_pending_proposals', undefined, {}, 60);
+      const wrong = mergeProblem(entry, checked.value);
+      if (wrong) return refused(wrong);
+
+      const approval = mintToken('approval');
+      const { services, credentials, message, user_message } = checked.value;
+      const proposal: Proposal = {
+        id: state.lastProposalId + 1,
+        status: 'pending',
+        vault_id: entry.vault.id,
+        vault,
+        services,
+        credentials,
+        message,
+        user_message,
+        review_note: null,
+        reviewed_by: null,
+        created_at: writer.timestamp(),
+        reviewed_at: null,
+        expires_at: new Date(now() + lifetimeMs).toISOString(),
+        created_by: by.actor,
+        created_by_label: by.label,
+        approval_hash: approval.hash,
+      };
+      const { id } = proposal;
+      const changes: Change[] = [
+        { table: 'proposals', key: String(id), value: proposal },
+        { table: 'meta', key: 'counters', value: { proposal: id } },
+        ...sealSlots(state, entry, id, checked.value),
+        ...oldestDecided(state, entry),
+      ];
+      const failed = await commit(
+        changes,
+        { action: 'proposal.create', by, vault, target: id, ...outline(proposal) },
+        [proposalEvent(proposal, 'created', proposal.created_at)],
+      );
+      if (failed) return refused(failed);
+      return accept({ proposal: proposalView(proposal), approvalToken: approval.token });
+    },
+
+    'proposal.get'({ id, vault, actor }) {
+      const found = find(id, vault, actor);
+      return found.ok ? accept(proposalView(found.value)) : found;
+    },
+
+    'proposal.list'({ vault, vaults, actor, status }) {
+      const names = vaults?.filter((name) => vault === undefined || name === vault);
+      const ids = (names ?? (vault === undefined ? undefined : [vault]))?.map((name) =>
+        state.vaultIds.get(name),
+      );
+      const proposals = [...state.proposals.values()].filter(
+        (each) =>
+          (ids === undefined || ids.includes(each.vault_id)) &&
+          (actor === undefined || each.created_by === actor) &&
+          (status === undefined || each.status === status),
+      );
+      return accept({ proposals: proposals.map(proposalView) });
+    },
+
+    async 'proposal.reject'({ id, reason, by }) {
+      const found = find(id);
+      if (!found.ok) return found;
+      const proposal = found.value;
+      if (proposal.status === 'rejected') return accept({ id, status: 'rejected' });
+      if (!isPending(proposal, now())) return decided(proposal);
+      const wrong = textProblem(reason, 'reason', maxReason);
+      if (wrong) return refused(wrong);
+      const reviewed_at = writer.timestamp();
+      const decision = {
+        status: 'rejected',
+        reviewed_by: by.actor,
+        reviewed_at,
+        review_note: reason,
+      } as const;
+      const failed = await commit(
+        decide(proposal, decision),
+        { action: 'proposal.reject', by, vault: proposal.vault, target: id },
+        [proposalEvent(proposal, 'rejected', reviewed_at)],
+      );
+      return failed ? refused(failed) : accept({ id, status: 'rejected' });
+    },
+
+    async 'proposal.cancel'({ id, vault, by }) {
+      const found = find(id, vault, by.actor);
+      if (!found.ok) return found;
+      const proposal = found.value;
+      if (proposal.status === 'cancelled') return accept(proposalView(proposal));
+      if (!isPending(proposal, now())) return decided(proposal);
+      const reviewed_at = writer.timestamp();
+      const failed = await commit(
+        decide(proposal, { status: 'cancelled', reviewed_at }),
+        { action: 'proposal.cancel', by, vault, target: id },
+        [proposalEvent(proposal, 'cancelled', reviewed_at)],
+      );
+      if (failed) return refused(failed);
+      return accept(proposalView({ ...proposal, status: 'cancelled', reviewed_at }));
+    },
+  };
+}
+
+export function noProposal<T>(): Result<T> {
+  return refuse('not_found', 'There is no such proposal. Check its number.');
+}
+
+/** The clock may have passed a proposal's end a moment before the timer that records it. */
+export function isPending({ status, expires_at }: Proposal, now: number): boolean {
+  return status === 'pending' && Date.parse(expires_at) > now;
+}
+
+/** The answer to whoever comes too late. */
+export function decided<T>(proposal: Proposal): Result<T> {
+  const { id } = proposal;
+  const status = proposal.status === 'pending' ? 'expired' : proposal.status;
+  return refuse('already_decided', `Proposal ${id} is ${status} already.`, { status });
+}
+
+/** What a proposal is about, for the audit: names only. */
+export function outline({ services, credentials }: Pick<Proposal, 'services' | 'credentials'>) {
+  return { hosts: services.map(({ host }) => host), keys: credentials.map(({ key }) => key) };
+}
+
+/** Why the proposal can't be merged into the vault as it is now, or null. */
+export function mergeProblem(
+  entry: VaultEntry,
+  { services, credentials }: Pick<Proposal, 'services' | 'credentials'>,
+): Problem | null {
+  const merged = merge(entry.services, services);
+  if (!merged.ok) return merged.problem;
+  const existing = new Set(entry.credentials.keys());
+  for (const key of slotsOf(credentials, 'delete')) existing.delete(key);
+  return unresolved(services, existing, new Set(slotsOf(credentials, 'set')));
+}
+
+export function slotsOf(slots: readonly CredentialSlot[], action: CredentialSlot['action']): string[] {
+  return slots.filter((slot) => slot.action === action).map(({ key }) => key);
+}
+
+/** The values that the agent gave itself, kept sealed beside the proposal until it is decided. */
+function sealSlots(state: VaultState, entry: VaultEntry, id: number, { values }: CheckedProposal): Change[] {
+  if (values.size === 0) return [];
+  const { key, changes } = dataKey(state, entry);
+  for (const [name, secret] of values) {
+    const bytes = Buffer.from(secret.reveal());
+    const value = seal(key, ['slot', entry.vault.id, String(id), name], 1, bytes);
+    bytes.fill(0);
+    changes.push({ table: 'slot_values', key: slotKey(id, name), value });
+  }
+  return changes;
+}
+
+function oldestDecided(state: VaultState, entry: VaultEntry): Change[] {
+  const surplus = entry.proposals.size - entry.pending.size + 1 - maxKept;
+  if (surplus <= 0) return [];
+  return [...entry.proposals]
+    .filter((id) => state.proposals.get(id)?.status !== 'pending')
+    .slice(0, surplus)
+    .map((id) => ({ table: 'proposals', key: String(id), value: null }));
+}

@@ -1,0 +1,107 @@
+import type { KeyObject } from 'node:crypto';
+import type { Agent, Invite, Operator, OperatorSession, Proposal, Service, Session, Vault } from './model.ts';
+import { createRateSlots, type RateSlots } from './rate-slots.ts';
+import type { Sealed } from './seal.ts';
+import { type Delta, RATE_SLOTS } from './state.ts';
+import type { CredentialRow } from './store.ts';
+
+interface Credential {
+  /** null: the row is damaged. */
+  readonly row: CredentialRow | null;
+  /** null: it can't be opened. */
+  readonly value: string | null;
+}
+
+export interface VaultEntry {
+  vault: Vault;
+  /** Opens its credentials; null: the key's row is lost or damaged, and they with it. */
+  key: KeyObject | null;
+  /** By host, in the order of their places. */
+  services: Map<string, Service>;
+  readonly places: Map<string, number>;
+  readonly credentials: Map<string, Credential>;
+  /** Ids, oldest first. */
+  readonly proposals: Set<number>;
+  readonly pending: Set<number>;
+}
+
+/**
+ * The whole model in memory. It is never written to but by `applyChanges`, with rows that the store has committed or
+ * loaded, so that what a restart finds is what was there.
+ */
+export interface VaultState {
+  readonly kek: KeyObject;
+  readonly slots: RateSlots;
+  readonly vaults: Map<string, VaultEntry>;
+  readonly vaultIds: Map<string, string>;
+  readonly proposals: Map<number, Proposal>;
+  readonly slotValues: Map<string, Sealed>;
+  /** By token hash. */
+  readonly sessions: Map<string, Session>;
+  readonly sessionHashes: Map<string, string>;
+  readonly agents: Map<string, Agent>;
+  readonly agentNames: Map<string, string>;
+  readonly invites: Map<string, Invite>;
+  readonly operators: Map<string, Operator>;
+  /** By token hash. */
+  readonly operatorSessions: Map<string, OperatorSession>;
+  lastProposalId: number;
+}
+
+export function emptyState(kek: KeyObject): VaultState {
+  return {
+    kek,
+    slots: createRateSlots(RATE_SLOTS),
+    vaults: new Map(),
+    vaultIds: new Map(),
+    proposals: new Map(),
+    slotValues: new Map(),
+    sessions: new Map(),
+    sessionHashes: new Map(),
+    agents: new Map(),
+    agentNames: new Map(),
+    invites: new Map(),
+    operators: new Map(),
+    operatorSessions: new Map(),
+    lastProposalId: 0,
+  };
+}
+
+/** All that a lane needs to know, from nothing. */
+export function fullState(state: VaultState): Delta[] {
+  const deltas: Delta[] = [];
+  for (const { vault, services, credentials } of state.vaults.values()) {
+    deltas.push(vaultDelta(vault));
+    for (const service of services.values()) deltas.push({ type: 'service', vault: vault.id, service });
+    for (const [key, { value }] of credentials)
+      deltas.push({ type: 'credential', vault: vault.id, key, value });
+  }
+  for (const session of state.sessions.values()) deltas.push(sessionDelta(state, session));
+  for (const agent of state.agents.values()) deltas.push(...agentDeltas(state, agent));
+  return deltas;
+}
+
+export function vaultDelta({ id, name, cleared, settings }: Vault): Delta {
+  return { type: 'vault', id, name, cleared, settings };
+}
+
+export function sessionDelta(
+  state: VaultState,
+  { id, hash, label, vault_id, expires_at_ms }: Session,
+): Delta {
+  const vaults = state.slots.assign(hash, [vault_id]);
+  return { type: 'session', hash, kind: 'session', id, label, vaults, expires_at_ms };
+}
+
+export function agentDeltas(state: VaultState, agent: Agent): Delta[] {
+  const vaults = state.slots.assign(`agent:${agent.name}`, agent.vault_ids);
+  return agent.tokens.map(({ hash, expires_at_ms }) => ({
+    type: 'session',
+    hash,
+    kind: 'agent',
+    id: agent.name,
+    label: agent.name,
+    vaults,
+    expires_at_ms,
+  }));
+}

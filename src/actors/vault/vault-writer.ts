@@ -1,0 +1,133 @@
+import { type AuditProtocol, auditLine } from '../audit.ts';
+import type { Ref } from '../core/protocol.ts';
+import { type Problem, problem, type Result, refuse } from './problem.ts';
+import type { By, VaultEvent } from './protocol.ts';
+import type { Publisher } from './publisher.ts';
+import type { Change, Store, StoreError } from './store.ts';
+import { applyChanges } from './vault-apply.ts';
+import type { VaultEntry, VaultState } from './vault-state.ts';
+
+/** What the audit says of a change, beside time and status. Names of keys at most, never values. */
+export interface Deed {
+  readonly action: string;
+  readonly by: By;
+  readonly vault?: string;
+  /** What it was done to: a host, an id, a name. */
+  readonly target?: string | number;
+  readonly keys?: readonly string[];
+  readonly [detail: string]: unknown;
+}
+
+export interface Writer {
+  readonly state: VaultState;
+  /** Wall clock, ms. */
+  now(): number;
+  /** ISO 8601. */
+  timestamp(): string;
+  /**
+   * Makes a change: store, then memory, then every lane, then the audit, then the events. null: done.
+   * `internal`: the store refused, and all of these are as they were. `audit_unavailable`: it wasn't tried.
+   */
+  commit(
+    changes: readonly Change[],
+    deeds: Deed | readonly Deed[] | null,
+    events?: readonly VaultEvent[],
+  ): Promise<Problem | null>;
+}
+
+export interface WriterOptions {
+  readonly state: VaultState;
+  readonly store: Store;
+  readonly publisher: Publisher;
+  readonly outbox: AuditOutbox;
+  readonly now: () => number;
+  readonly onEvent: (event: VaultEvent) => void;
+  /** Told of commits that failed. */
+  readonly onError: (error: Error) => void;
+  /** Called after each try with what was committed, nothing if it failed, so that timers can be set. */
+  readonly onSettled: (changes: readonly Change[]) => void;
+}
+
+export function createWriter(options: WriterOptions): Writer {
+  const { state, store, publisher, outbox, now, onEvent, onError, onSettled } = options;
+  const timestamp = () => new Date(now()).toISOString();
+
+  function record({ action, by, vault, target, ...details }: Deed, status: number): void {
+    const { actor, request_id } = by;
+    const time = timestamp();
+    outbox.add(
+      auditLine({ time, kind: 'control', request_id, actor, action, vault, target, ...details, status }),
+    );
+  }
+
+  return {
+    state,
+    now,
+    timestamp,
+    async commit(changes, deeds, events = []) {
+      const list = deeds === null ? [] : 'action' in deeds ? [deeds] : deeds;
+      if (outbox.isFull()) return problem('audit_unavailable', auditFull);
+      try {
+        await store.commit(changes);
+      } catch (error) {
+        onError(error as Error);
+        // Whether the change happened is for the store to say: this life of the actor ends, the next one asks it.
+        if ((error as StoreError).code === 'store_lost') throw error;
+        for (const deed of list) record(deed, 500);
+        onSettled([]);
+        return problem('internal', storeFailed);
+      }
+      publisher.publish(applyChanges(state, changes));
+      for (const deed of list) record(deed, 200);
+      for (const event of events) onEvent(event);
+      onSettled(changes);
+      return null;
+    },
+  };
+}
+
+const auditFull =
+  'The audit log cannot be written, so nothing is changed. The operator has to make room on its disk.';
+const storeFailed =
+  "The change could not be stored, so nothing was changed. Try again; if it stays so, the operator has to look at the broker's log and at its disk.";
+
+/** The vault of this name, or `not_found`. */
+export function findVault(state: VaultState, name: string): Result<VaultEntry> {
+  const entry = state.vaults.get(state.vaultIds.get(name) ?? '');
+  if (entry) return { ok: true, value: entry };
+  return refuse('not_found', `There is no vault of this name. See 'broker vault list'.`);
+}
+
+/** Lines for the audit that its mailbox had no room for, until it has. */
+export interface AuditOutbox {
+  add(line: string): void;
+  /** Tries to send what is held; true: nothing is held any more. */
+  flush(): boolean;
+  isFull(): boolean;
+}
+
+/** UTF-16 units: some thousand changes. */
+const outboxLimit = 1 << 20;
+
+export function createOutbox(audit: Ref<AuditProtocol>): AuditOutbox {
+  let lines = '';
+  let count = 0;
+
+  function flush(): boolean {
+    if (count > 0 && audit.tell('append', { lines, count }) === 'sent') {
+      lines = '';
+      count = 0;
+    }
+    return count === 0;
+  }
+
+  return {
+    add(line) {
+      lines += line;
+      count++;
+      flush();
+    },
+    flush,
+    isFull: () => lines.length > outboxLimit,
+  };
+}

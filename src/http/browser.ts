@@ -1,0 +1,107 @@
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { parseAbsolute } from '../actors/vault/authority.ts';
+import { type Problem, problem } from '../actors/vault/problem.ts';
+import type { Incoming } from './incoming.ts';
+
+/**
+ * What a browser's requests need beside a valid cookie, since it sends the cookie along with whatever a page makes it
+ * send: a token that only our own pages have, and an `Origin` that is ours.
+ */
+export interface Browser {
+  /** The CSRF token of a session, by the hash of its cookie. It is good for as long as this process and the session live. */
+  csrfToken(sessionHash: string): string;
+  /** Refuses what doesn't bring the session's CSRF token. */
+  csrfProblem(sessionHash: string, given: string | undefined): Problem | null;
+  /** Refuses a change that no page of ours asks for (RFC 6454 section 7). */
+  originProblem(incoming: Incoming): Problem | null;
+  /** `Set-Cookie` that signs in; null: that signs out (RFC 6265). Another cookie of ours, where `as` names it. */
+  setCookie(incoming: Incoming, token: string | null, as?: CookieName): string;
+}
+
+export interface CookieName {
+  readonly name: string;
+  readonly path: string;
+}
+
+const session: CookieName = { name: 'broker_session', path: '/' };
+
+/** @param baseUrl what clients were told to use; it may differ from what this process listens on */
+export function createBrowser(baseUrl: string, isTls: boolean): Browser {
+  const key = randomBytes(32);
+  const publicOrigin = originOf(baseUrl);
+  const isPublicTls = publicOrigin?.startsWith('https:') ?? false;
+
+  function csrfToken(sessionHash: string): string {
+    return createHmac('sha256', key).update(sessionHash).digest('base64url');
+  }
+
+  /** Behind something that does TLS, what comes by the public name came over TLS. */
+  function isSecure(host: string): boolean {
+    return isTls || (isPublicTls && originOf(`https://${host}`) === publicOrigin);
+  }
+
+  /** The origins of our pages, as this request's sender sees them. */
+  function ownOrigins(incoming: Incoming): (string | null)[] {
+    const [host = ''] = incoming.values('host');
+    return [publicOrigin, originOf(`${isSecure(host) ? 'https' : 'http'}://${host}`)];
+  }
+
+  return {
+    csrfToken,
+    csrfProblem(sessionHash, given = '') {
+      const wanted = Buffer.from(csrfToken(sessionHash));
+      const found = Buffer.from(given);
+      if (found.length === wanted.length && timingSafeEqual(found, wanted)) return null;
+      return problem('forbidden', given === '' ? noCsrf : oldCsrf);
+    },
+    originProblem(incoming) {
+      const given = incoming.values('origin');
+      const origin = given.length === 1 ? originOf(given[0]) : null;
+      if (origin !== null && ownOrigins(incoming).includes(origin)) return null;
+      return problem('forbidden', foreignOrigin);
+    },
+    setCookie(incoming, token, { name, path } = session) {
+      const [host = ''] = incoming.values('host');
+      const secure = isSecure(host) ? '; Secure' : '';
+      const life = token === null ? '; Max-Age=0' : '';
+      return `${name}=${token ?? ''}; Path=${path}; HttpOnly; SameSite=Strict${secure}${life}`;
+    },
+  };
+}
+
+const noCsrf =
+  'A change that a cookie signs needs the CSRF token: in the header X-CSRF-Token, or in the field csrf of a form.';
+const oldCsrf =
+  'The page was made before you signed in, or before the broker started. Load it anew and try again.';
+const foreignOrigin =
+  'This change does not come from a page of the broker. Open the broker by its own address and try again.';
+
+/** Scheme, host and port in their one canonical form; null for what is none, `null` among it. */
+function originOf(url: string): string | null {
+  const target = parseAbsolute(url);
+  return target && `${target.scheme}://${target.authority.host}:${target.authority.port}`;
+}
+
+/** The session token in a request's cookies. */
+export function sessionCookie(incoming: Incoming): string | null {
+  return cookieOf(incoming, session.name);
+}
+
+/**
+ * A cookie of a request. Where there are several of its name none counts: a neighbour on the same domain may have put
+ * one there.
+ */
+export function cookieOf(incoming: Incoming, name: string): string | null {
+  const found = incoming
+    .values('cookie')
+    .flatMap((header) => header.split(';'))
+    .map((pair) => pair.trim())
+    .filter((pair) => pair.startsWith(`${name}=`));
+  const [value] = found.map((pair) => pair.slice(name.length + 1));
+  return found.length === 1 && value !== '' ? value : null;
+}
+
+/** A path of this server to go on to, or null: what a browser would take for another host's address is none. */
+export function localPath(next: string | undefined): string | null {
+  return next !== undefined && next.length <= 2048 && /^\/(?![/\\])[!-[\]-~]*$/.test(next) ? next : null;
+}

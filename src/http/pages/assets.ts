@@ -1,0 +1,39 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import type { Reply } from '../reply.ts';
+import { type Route, route } from '../route.ts';
+
+interface Asset {
+  /** Changes with the content, so that it may be cached for ever. */
+  readonly path: string;
+  readonly body: Uint8Array;
+  readonly type: string;
+}
+
+function load(file: string, type: string): Asset {
+  const body = readFileSync(new URL(file, import.meta.url));
+  const hash = createHash('sha256').update(body).digest('hex').slice(0, 16);
+  return { path: `/assets/${hash}-${file}`, body, type };
+}
+
+/** All that a page may load: there is nothing from elsewhere, and nothing inline. */
+const assets = {
+  style: load('style.css', 'text/css; charset=utf-8'),
+  script: load('live.js', 'text/javascript; charset=utf-8'),
+  icon: load('icon.svg', 'image/svg+xml'),
+};
+
+export const stylePath = assets.style.path;
+export const scriptPath = assets.script.path;
+export const iconPath = assets.icon.path;
+
+export function assetRoutes(): Route[] {
+  return Object.values(assets).map((asset) =>
+    route('GET', asset.path, { auth: 'none', vault: 'none' }, () => assetReply(asset)),
+  );
+}
+
+function assetReply({ body, type }: Asset): Reply {
+  const headers = { 'content-type': type, 'cache-control': 'public, max-age=31536000, immutable' };
+  return { status: 200, headers, body };
+}

@@ -1,0 +1,85 @@
+import { administers, foreignVault, vaultsOf } from '../caller.ts';
+import { type Channel, createChannel } from '../channel.ts';
+import { type Answer, json, stream } from '../reply.ts';
+import { type Call, type Route, route } from '../route.ts';
+import type { FrontParts } from '../routes.ts';
+import { parseQuery } from '../validate.ts';
+import { panelUpdates } from './figures.ts';
+import { cellsOf, isWanted, requestOf } from './request-record.ts';
+
+/** UTF-16 units. */
+const maxBehind = 256 * 1024;
+const beatMs = 5000;
+
+/** What the script of our pages asks for, beside the API: server-sent events, and a list of numbers. */
+export function liveRoutes({ vault, held, clock, history, auditFollow }: FrontParts): Route[] {
+  const asked = { auth: 'operator', vault: 'none' } as const;
+  type LiveCall = Call<'operator', 'none'>;
+
+  /** A stream that `begin` feeds until one of both sides has enough; `beat` is called all few seconds. */
+  function events(
+    call: LiveCall,
+    begin: (channel: Channel) => () => void,
+    beat: (channel: Channel) => void,
+  ): Answer {
+    const holding = held.hold(call);
+    if (!holding.ok) return holding.problem;
+    const { over, release } = holding.value;
+    const channel = createChannel(maxBehind);
+    channel.push('retry: 3000\n\n');
+    const stop = begin(channel);
+    let cancelTimer = clock.setTimer(beatMs, function again() {
+      beat(channel);
+      cancelTimer = clock.setTimer(beatMs, again);
+    });
+    function end(): void {
+      channel.end();
+      cancelTimer();
+      stop();
+      release();
+    }
+    over.addEventListener('abort', end, { once: true });
+    if (over.aborted) end();
+    return stream(channel, 'text/event-stream');
+  }
+
+  const routes = [
+    route('GET', '/live/proposals', asked, async ({ identity }) => {
+      const found = await vault.ask('proposal.list', { vaults: vaultsOf(identity), status: 'pending' });
+      return found.ok ? json({ pending: found.value.proposals.map(({ id }) => id) }) : found.problem;
+    }),
+  ];
+
+  if (auditFollow) {
+    routes.push(
+      route('GET', '/live/requests', asked, (call) => {
+        const query = parseQuery(call.incoming.query);
+        if (!query.ok) return query.problem;
+        const { vault: name, host, outcome } = query.value;
+        const { identity } = call;
+        if (name !== undefined && !administers(identity, name)) return foreignVault();
+        const follow = (channel: Channel) =>
+          auditFollow({ vault: name }, (line) => {
+            const record = requestOf(line);
+            if (!record || !isWanted(record, { vault: name, host, outcome }, identity)) return;
+            channel.push(`event: request\ndata: ${JSON.stringify(cellsOf(record))}\n\n`);
+          });
+        return events(call, follow, (channel) => channel.push(': still here\n\n'));
+      }),
+    );
+  }
+
+  if (history) {
+    routes.push(
+      route('GET', '/live/stats', asked, (call) =>
+        events(
+          call,
+          () => () => {},
+          (channel) =>
+            channel.push(`event: stats\ndata: ${JSON.stringify(panelUpdates(history.minutes()))}\n\n`),
+        ),
+      ),
+    );
+  }
+  return routes;
+}

@@ -1,0 +1,110 @@
+import type { ProposalView, VaultView } from '../../actors/vault/protocol.ts';
+import { vaultsOf } from '../caller.ts';
+import type { Stats } from '../front-options.ts';
+import { type Html, html } from '../html.ts';
+import type { Route } from '../route.ts';
+import type { FrontParts } from '../routes.ts';
+import { barChart } from './chart.ts';
+import { figures, type Panel, panels } from './figures.ts';
+import { consolePage, vaultsFor } from './layout.ts';
+import type { PageRoutes } from './page-route.ts';
+import { proposalRows } from './proposal-list.ts';
+
+/** `/`: how the broker is, what waits for somebody, and what to do first. */
+export function overviewRoutes(front: FrontParts, { page }: PageRoutes): Route[] {
+  return [
+    page('/', async ({ signedIn }) => {
+      const [vaults, pending] = await Promise.all([
+        vaultsFor(front, signedIn),
+        front.vault.ask('proposal.list', { vaults: vaultsOf(signedIn.identity), status: 'pending' }),
+      ]);
+      if (!pending.ok) return pending.problem;
+      const content = html`${firstSteps(vaults)}
+${pendingHtml(pending.value.proposals)}
+${front.history && front.stats ? trafficHtml(panels(front.history.minutes())) : null}
+${healthHtml(front)}
+${vaultsHtml(vaults)}`;
+      return consolePage(front, signedIn, { title: 'Overview', section: '/', content });
+    }),
+  ];
+}
+
+function firstSteps(vaults: readonly VaultView[]): Html | null {
+  if (vaults.some(({ counters }) => counters.services > 0)) return null;
+  const name = vaults[0]?.name;
+  if (name === undefined) {
+    return html`<div class="empty"><p><strong>You don’t administer a vault yet.</strong> Ask an owner for one.</p></div>`;
+  }
+  return html`<section class="empty" aria-labelledby="first"><h2 id="first">Start here</h2>
+<ol><li><a href="/vaults/${name}/new-service">Add a service</a>: a host, and the credential that requests to it carry.</li>
+<li>Run an agent with <code>broker vault run -- COMMAND</code>, or <a href="/agents">invite one</a>.</li>
+<li>When the agent asks for another host, it gives you a link. What waits for you shows here, too.</li></ol></section>`;
+}
+
+function pendingHtml(proposals: readonly ProposalView[]): Html {
+  const shown = [...proposals].reverse().slice(0, 5);
+  const newest = Math.max(0, ...proposals.map(({ id }) => id));
+  const notice = html`<p class="notice" data-live="proposals" data-newest="${newest}" role="status" hidden>A new proposal has come. <a href="/">Load this page again</a>.</p>`;
+  if (shown.length === 0) {
+    return html`<h2>Waiting for you</h2>${notice}<p class="muted">Nothing. When an agent needs a host or a credential, its proposal shows here.</p>`;
+  }
+  const more = proposals.length - shown.length;
+  return html`<h2>Waiting for you</h2>${notice}${proposalRows(shown)}
+${more > 0 ? html`<p><a href="/proposals">${more} more</a></p>` : null}`;
+}
+
+function trafficHtml(all: readonly Panel[]): Html {
+  const tiles = all.map(
+    ({ id, title, figure, unit, note, values }) => html`<figure class="card">
+<figcaption>${title}<br><span class="figure"><span data-figure="${id}">${figure}</span> <small class="muted">${unit}</small></span></figcaption>
+${barChart(id, values)}
+<p class="hint" data-note="${id}">${note}</p></figure>`,
+  );
+  return html`<h2>The last hour</h2><div class="tiles charts" data-live="stats">${tiles}</div>`;
+}
+
+function healthHtml(front: FrontParts): Html {
+  const stats = front.stats?.();
+  const lines = [
+    [
+      'Serving',
+      front.draining()
+        ? bad('stopping')
+        : front.ready()
+          ? good('yes')
+          : bad('not yet: a proxy thread is missing'),
+    ],
+    ...(stats ? statsLines(stats) : []),
+  ] as const;
+  return html`<h2>Health</h2><dl class="facts">${lines.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
+${stats && stats.refusals.length > 0 ? refusalsHtml(stats) : null}`;
+}
+
+function statsLines({ lanes, auditHealthy, openConnections }: Stats): [string, Html][] {
+  const threads = `${lanes.up} of ${lanes.all} up`;
+  return [
+    ['Proxy threads', lanes.up === lanes.all ? good(threads) : bad(threads)],
+    ['Audit log', auditHealthy ? good('is being written') : bad('can’t be written: make room on its disk')],
+    ['Open connections', html`${figures(openConnections)}`],
+  ];
+}
+
+function refusalsHtml({ refusals }: Stats): Html {
+  const most = [...refusals].sort((a, b) => b.count - a.count).slice(0, 5);
+  return html`<p>Refused since the start: ${most.map(
+    ({ code, count }, i) =>
+      html`${i > 0 ? ', ' : ''}<a href="/requests?outcome=${code}"><code>${code}</code></a> ${figures(count)}`,
+  )}.</p>`;
+}
+
+const good = (text: string) => html`<span class="good">${text}</span>`;
+const bad = (text: string) => html`<strong class="bad">${text}</strong>`;
+
+function vaultsHtml(vaults: readonly VaultView[]): Html {
+  const shown = vaults.slice(0, 12).map(
+    ({ name, counters }) => html`<li class="card"><h3><a href="/vaults/${name}">${name}</a></h3>
+<p class="muted">${figures(counters.services)} services, ${figures(counters.credentials)} credentials</p></li>`,
+  );
+  return html`<h2>Vaults</h2><ul class="tiles">${shown}</ul>
+${vaults.length > shown.length ? html`<p><a href="/vaults">All ${vaults.length} vaults</a></p>` : null}`;
+}

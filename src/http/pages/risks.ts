@@ -1,0 +1,169 @@
+import { registrationOf } from '../../actors/vault/host-pattern.ts';
+import { merge } from '../../actors/vault/merge.ts';
+import type { Service } from '../../actors/vault/model.ts';
+import type { ProposalReview, VaultView } from '../../actors/vault/protocol.ts';
+import { referencedKeys } from '../../actors/vault/service-rules.ts';
+import { type Html, html } from '../html.ts';
+import { lookAlike, unicodeForm } from './look-alike.ts';
+import { listOf } from './service-words.ts';
+
+/** What a proposal is held against. */
+export interface Surroundings {
+  readonly vault: Pick<VaultView, 'cleared' | 'require_tls' | 'unmatched_host_policy'>;
+  /** Keys that are stored, each with the hosts that it is sent to now. */
+  readonly sentTo: ReadonlyMap<string, readonly string[]>;
+  /** Registered domains of hosts that one knows: well-known ones, and those of the vault. */
+  readonly domains: ReadonlySet<string>;
+}
+
+export interface Risk {
+  readonly kind:
+    | 'existing-to-new-host'
+    | 'look-alike'
+    | 'punycode'
+    | 'plain-http'
+    | 'wildcard'
+    | 'shared-suffix'
+    | 'address'
+    | 'enables'
+    | 'replaces'
+    | 'passthrough'
+    | 'value-by-agent'
+    | 'http-too';
+  /** What may well be an attack, or gives a key away: shown before the others. */
+  readonly grave: boolean;
+  readonly words: Html;
+  /** The key that the operator has to confirm by itself. */
+  readonly confirm?: string;
+}
+
+/** What somebody who decides about a proposal should look at twice, the worst first. Pure. */
+export function risksOf(proposal: ProposalReview, around: Surroundings): Risk[] {
+  const after = servicesAfter(proposal);
+  const found = [
+    ...confirmations(proposal),
+    ...after.flatMap(({ service, before }) => hostRisks(service, before, around)),
+    ...slotRisks(proposal, around),
+  ];
+  const carries = after.some(({ service }) => keysOf(service).length > 0 && !isPort80(service.host));
+  if (carries && !around.vault.require_tls) found.push(httpToo);
+  return [...found.filter(({ grave }) => grave), ...found.filter(({ grave }) => !grave)];
+}
+
+/** The services as the proposal would leave them, beside what they are now. */
+export function servicesAfter({ services, before }: ProposalReview): {
+  readonly service: Service;
+  readonly before: Service | null;
+}[] {
+  return services.flatMap((change, index) => {
+    if (change.action === 'delete') return [];
+    const present = before[index];
+    const merged = merge(new Map(present ? [[present.host, present]] : []), [change]);
+    const service = merged.ok ? merged.value.services.get(change.host) : undefined;
+    return service ? [{ service, before: present }] : [];
+  });
+}
+
+function keysOf({ auth, substitutions }: Service): string[] {
+  return [...new Set(referencedKeys(auth, substitutions).map(({ key }) => key))];
+}
+
+function confirmations({ existing_to_new_host }: ProposalReview): Risk[] {
+  const hosts = new Map<string, string[]>();
+  for (const { key, host } of existing_to_new_host) hosts.set(key, [...(hosts.get(key) ?? []), host]);
+  return [...hosts].map(([key, to]) => ({
+    kind: 'existing-to-new-host',
+    grave: true,
+    confirm: key,
+    words: html`<code>${key}</code>, which you have stored already, would be sent to ${listOf(to, 10)} too. It isn’t sent there now.`,
+  }));
+}
+
+function hostRisks(service: Service, before: Service | null, around: Surroundings): Risk[] {
+  const { host } = service;
+  const found: Risk[] = [];
+  const add = (kind: Risk['kind'], grave: boolean, words: Html) => found.push({ kind, grave, words });
+  const shown = html`<code>${host}</code>`;
+  const keys = keysOf(service);
+  const name = host.replace(/^\*\./, '').replace(/:\d+$/, '');
+  const { domain, sharedSuffix } = registrationOf(name);
+
+  const similar = before ? null : lookAlike(name, around.domains);
+  if (similar !== null) {
+    add('look-alike', true, html`${shown} could be taken for <code>${similar}</code>. It is another domain.`);
+  }
+  const unicode = unicodeForm(name);
+  if (unicode !== null) {
+    add(
+      'punycode',
+      true,
+      html`${shown} is written in letters beyond ASCII: browsers may show it as “<bdi>${unicode}</bdi>”.`,
+    );
+  }
+  if (isPort80(host) && keys.length > 0 && !around.vault.require_tls) {
+    add(
+      'plain-http',
+      true,
+      html`${shown} is plain http: ${listOf(keys)} can be read by everyone on the way.`,
+    );
+  }
+  if (host.startsWith('*.')) {
+    const what = keys.length > 0 ? html` It receives ${listOf(keys)}.` : null;
+    add(
+      'wildcard',
+      false,
+      html`${shown} stands for every name right under <code>${name}</code>, also ones made later.${what}`,
+    );
+  }
+  if (sharedSuffix !== null) {
+    add(
+      'shared-suffix',
+      false,
+      html`Anyone can get a name under <code>${sharedSuffix}</code>. Make sure that ${shown} is the one you mean.`,
+    );
+  }
+  if (domain === null) {
+    const what = /^\[|^[\d.]+$/.test(name) ? 'an address' : 'a name of your own network';
+    add('address', false, html`${shown} is ${what}: it doesn’t tell whom it belongs to.`);
+  }
+  if (before?.enabled === false && service.enabled !== false) {
+    add('enables', true, html`${shown} was disabled by an operator. This enables it again.`);
+  }
+  if (service.auth.type === 'passthrough') {
+    add(
+      'passthrough',
+      false,
+      html`To ${shown} the agent sends what it likes, with credentials of its own if it has some.`,
+    );
+  }
+  return found;
+}
+
+function slotRisks({ credentials }: ProposalReview, { sentTo }: Surroundings): Risk[] {
+  return credentials.flatMap((slot): Risk[] => {
+    if (slot.action === 'delete') return [];
+    const { key } = slot;
+    const hosts = sentTo.get(key);
+    const risks: Risk[] = [];
+    if (hosts) {
+      const also = hosts.length > 0 ? html`, also for ${listOf(hosts)}` : null;
+      const words = html`<code>${key}</code> is stored already. Its new value takes the place of the old one${also}.`;
+      risks.push({ kind: 'replaces', grave: slot.has_value === true, words });
+    }
+    if (slot.has_value) {
+      const words = html`The agent has given the value of <code>${key}</code> itself. It isn’t shown here.`;
+      risks.push({ kind: 'value-by-agent', grave: false, words });
+    }
+    return risks;
+  });
+}
+
+function isPort80(host: string): boolean {
+  return host.endsWith(':80');
+}
+
+const httpToo: Risk = {
+  kind: 'http-too',
+  grave: false,
+  words: html`This vault sends credentials over plain http:// too, if the agent asks for that. Its setting “Credentials over https only” refuses it.`,
+};

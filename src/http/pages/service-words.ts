@@ -1,0 +1,84 @@
+import {
+  type AuthConfig,
+  defaultSurfaces,
+  type Service,
+  type Substitution,
+} from '../../actors/vault/model.ts';
+import type { VaultView } from '../../actors/vault/protocol.ts';
+import { type Html, html } from '../html.ts';
+
+/** What becomes of requests to hosts without a service. */
+export type Unmatched = Pick<VaultView, 'cleared' | 'unmatched_host_policy'>;
+
+/** What becomes of the requests to a service's host, now or as it would be, in plain language: a sentence each. */
+export function serviceWords(service: Service, when: 'now' | 'then' = 'now'): Html[] {
+  const { auth, substitutions = [], enabled } = service;
+  const host = hostWords(service.host);
+  const words = [
+    authWords(auth, host, when === 'then' ? 'will ' : ''),
+    ...substitutions.map(substitutionWords),
+  ];
+  if (enabled !== false) return words;
+  return [html`Disabled: requests to ${host} are refused. If it is enabled:`, ...words];
+}
+
+/** What becomes of them where there is no service for a host. */
+export function noServiceWords(host: string, { cleared, unmatched_host_policy }: Unmatched): Html {
+  const which = html`Requests to ${hostWords(host)}`;
+  if (cleared || unmatched_host_policy === 'deny') {
+    return html`No service. ${which} are refused, unless another service matches.`;
+  }
+  return html`No service. ${which} go through without a credential, unless another service matches.`;
+}
+
+/** A host that somebody reads who has never seen a pattern. */
+export function hostWords(pattern: string): Html {
+  if (!pattern.startsWith('*.')) return html`<code>${pattern}</code>`;
+  return html`every name right under <code>${pattern.slice(2)}</code>`;
+}
+
+/** `A, B and C`. */
+export function listWords(items: readonly Html[]): Html {
+  if (items.length === 0) return html``;
+  const [last, ...others] = [...items].reverse();
+  if (others.length === 0) return last;
+  return html`${others.reverse().map((item, i) => (i === 0 ? item : html`, ${item}`))} and ${last}`;
+}
+
+/** The same of texts, the first few of them. */
+export function listOf(texts: readonly string[], most = 3): Html {
+  const shown = texts.slice(0, most).map((text) => html`<code>${text}</code>`);
+  const more = texts.length - shown.length;
+  return listWords(more > 0 ? [...shown, html`${more} more`] : shown);
+}
+
+function authWords(auth: AuthConfig, host: Html, will: string): Html {
+  const carry = html`Requests to ${host} ${will}carry`;
+  switch (auth.type) {
+    case 'bearer':
+      return html`${carry} <code>${auth.token}</code> as a bearer token.`;
+    case 'basic':
+      return html`${carry} <code>${auth.username}</code> as user name and ${
+        auth.password ? html`<code>${auth.password}</code> as password` : html`an empty password`
+      } (Basic).`;
+    case 'api-key':
+      return html`${carry} <code>${auth.key}</code> in the header <code>${auth.header ?? 'Authorization'}</code>${
+        auth.prefix ? html`, after “<code>${auth.prefix}</code>”` : null
+      }.`;
+    case 'custom':
+      return html`${carry} ${listWords(
+        Object.entries(auth.headers).map(
+          ([name, template]) => html`<code>${template}</code> in the header <code>${name}</code>`,
+        ),
+      )}.`;
+    case 'passthrough':
+      return html`Requests to ${host} ${will}go through as the agent sends them. The broker adds no credential.`;
+  }
+}
+
+const surfaceWords = { path: 'path', query: 'query', header: 'headers' } as const;
+
+function substitutionWords({ key, placeholder, in: surfaces = defaultSurfaces }: Substitution): Html {
+  const where = listWords(surfaces.map((surface) => html`${surfaceWords[surface]}`));
+  return html`Where the agent writes <code>${placeholder}</code> in the ${where}, <code>${key}</code> is put in its place.`;
+}

@@ -1,0 +1,43 @@
+import { createHash } from 'node:crypto';
+import type { Ref } from '../../actors/core/protocol.ts';
+import { registrationOf } from '../../actors/vault/host-pattern.ts';
+import { hostsByKey } from '../../actors/vault/merge.ts';
+import { accept, type Result } from '../../actors/vault/problem.ts';
+import type { ProposalReview, VaultProtocol } from '../../actors/vault/protocol.ts';
+import type { Surroundings } from './risks.ts';
+import { templateDomains } from './templates.ts';
+
+/** Hosts of the vault that another one is compared with: each costs some microseconds. */
+const maxCompared = 500;
+
+/** What a proposal for this vault is held against, as it is now. */
+export async function surroundingsOf(vault: Ref<VaultProtocol>, name: string): Promise<Result<Surroundings>> {
+  const [view, services, credentials] = await Promise.all([
+    vault.ask('vault.get', { vault: name }),
+    vault.ask('service.list', { vault: name }),
+    vault.ask('credential.list', { vault: name }),
+  ]);
+  if (!view.ok) return view;
+  if (!services.ok) return services;
+  if (!credentials.ok) return credentials;
+  const hosts = hostsByKey(services.value.services);
+  const domains = services.value.services.slice(0, maxCompared).flatMap(({ host }) => {
+    return registrationOf(host.replace(/^\*\./, '').replace(/:\d+$/, '')).domain ?? [];
+  });
+  return accept({
+    vault: view.value,
+    sentTo: new Map(credentials.value.keys.map((key) => [key, [...(hosts.get(key) ?? [])]])),
+    domains: new Set([...templateDomains, ...domains]),
+  });
+}
+
+/** Stands for all that somebody saw who decides: what they allow must be what they saw. */
+export function fingerprint(
+  { before, existing_to_new_host, credentials }: ProposalReview,
+  around: Surroundings,
+): string {
+  const { cleared, unmatched_host_policy, require_tls } = around.vault;
+  const slots = credentials.map(({ key }) => around.sentTo.get(key) ?? null);
+  const seen = [before, existing_to_new_host, slots, cleared, unmatched_host_policy, require_tls];
+  return createHash('sha256').update(JSON.stringify(seen)).digest('base64url').slice(0, 22);
+}

@@ -1,0 +1,26 @@
+import { type Problem, problem } from '../actors/vault/problem.ts';
+import type { Secret } from '../actors/vault/secret.ts';
+import type { Call } from './route.ts';
+import type { FrontParts } from './routes.ts';
+
+/** What is answered to a password that isn't the operator's. */
+const wrongLogin = () => problem('unauthorized', 'The name or the password is wrong.');
+
+/**
+ * Checks an operator's password. A name that nobody has, or one without a password, takes as long and is answered alike.
+ * Wrong ones are counted by address; past the limit none is looked at, so that none can be guessed.
+ * @param wrong what to refuse a wrong one with
+ */
+export async function passwordProblemOf(
+  { vault, failures, clock, passwords }: FrontParts,
+  { incoming, failed }: Pick<Call, 'incoming' | 'failed'>,
+  { name, password }: { readonly name: string; readonly password: Secret },
+  wrong: () => Problem = wrongLogin,
+): Promise<Problem | null> {
+  if (!passwords) return problem('not_found');
+  if (failures.wait(incoming.peer, clock.now()) > 0) return failed(wrong());
+  const encoded = await vault.ask('operator.passwordHash', { name });
+  const isRight = await passwords.verify(password, encoded);
+  if (!isRight.ok) return isRight.problem;
+  return isRight.value ? null : failed(wrong());
+}

@@ -1,0 +1,152 @@
+import type { CredentialSlot, Service, ServiceChange } from '../actors/vault/model.ts';
+import type { ProposalReview } from '../actors/vault/protocol.ts';
+import { type Html, html } from './html.ts';
+import { type Risk, type Surroundings, servicesAfter } from './pages/risks.ts';
+import { noServiceWords, serviceWords } from './pages/service-words.ts';
+import { timeHtml } from './pages/time.ts';
+
+/** Who asks, where and when. */
+export function askedHtml(proposal: ProposalReview): Html {
+  return html`<dl class="facts">
+<dt>Asked by</dt><dd>${askerHtml(proposal)}</dd>
+<dt>Vault</dt><dd><code>${proposal.vault}</code></dd>
+<dt>Asked</dt><dd>${timeHtml(proposal.created_at)}</dd>
+${proposal.status === 'pending' ? html`<dt>To be decided by</dt><dd>${timeHtml(proposal.expires_at)}</dd>` : null}
+</dl>`;
+}
+
+function askerHtml({ created_by, created_by_label }: ProposalReview): Html {
+  const [kind, ...rest] = created_by.split(':');
+  const id = rest.join(':');
+  if (kind === 'agent') return html`the agent <strong>${id}</strong>`;
+  if (created_by_label === null) return html`a session without a label (<code>${id}</code>)`;
+  return html`the session <strong><bdi>${created_by_label}</bdi></strong> (<code>${id}</code>)`;
+}
+
+/** What the agent says: set apart, since nothing of it is ours or was checked by us. */
+export function agentWords({ message, user_message }: ProposalReview): Html | null {
+  if (message === '' && user_message === '') return null;
+  return html`<h2>In the agent’s words</h2>
+${quote('The agent says to you. The broker has not checked it.', user_message)}
+${quote('The agent’s note for the reviewer. The broker has not checked it.', message)}`;
+}
+
+function quote(label: string, text: string): Html | null {
+  if (text === '') return null;
+  return html`<figure class="quote"><figcaption class="label">${label}</figcaption>
+<blockquote class="text" dir="auto">${text}</blockquote></figure>`;
+}
+
+/**
+ * What to look at twice, and what is good to know. What needs a tick of its own has one, where `form` is the id of the
+ * form to tick it for.
+ */
+export function risksHtml(
+  risks: readonly Risk[],
+  form: string | null,
+  ticked: ReadonlySet<string>,
+): Html | null {
+  const line = ({ words, confirm }: Risk) =>
+    html`<li>${words}${confirm !== undefined && form !== null ? tick(confirm, form, ticked) : null}</li>`;
+  const grave = risks.filter(({ grave }) => grave).map(line);
+  const others = risks.filter(({ grave }) => !grave).map(line);
+  return html`${
+    grave.length === 0
+      ? null
+      : html`<section class="warning grave" aria-labelledby="risks"><h2 id="risks">Look twice</h2>
+<ul>${grave}</ul></section>`
+  }
+${
+  others.length === 0
+    ? null
+    : html`<section class="warning" aria-labelledby="notes"><h2 id="notes">Good to know</h2>
+<ul>${others}</ul></section>`
+}`;
+}
+
+function tick(key: string, form: string, ticked: ReadonlySet<string>): Html {
+  return html`<label class="tick"><input type="checkbox" form="${form}" name="confirm.${key}" value="yes" required${
+    ticked.has(key) ? html` checked` : null
+  }><span>Yes, I want <code>${key}</code> to be sent there.</span></label>`;
+}
+
+/** Each change of a service as it is now and as it would be, or would have been. */
+export function changesHtml(proposal: ProposalReview, around: Surroundings): Html | null {
+  if (proposal.services.length === 0) return null;
+  const isPending = proposal.status === 'pending';
+  const after = new Map(servicesAfter(proposal).map(({ service }) => [service.host, service]));
+  return html`<h2>${isPending ? 'What changes' : 'What was asked for'}</h2>
+${proposal.services.map((change, i) => changeHtml(change, proposal.before[i], after.get(change.host) ?? null, around, isPending))}`;
+}
+
+function changeHtml(
+  change: ServiceChange,
+  before: Service | null,
+  after: Service | null,
+  { vault }: Surroundings,
+  isPending: boolean,
+): Html {
+  const { host } = change;
+  const [tone, what] = kindOf(before, after);
+  const none = noServiceWords(host, vault);
+  const description = after?.description;
+  return html`<section class="card">
+<div class="head"><h3><code>${host}</code></h3><span class="tag ${tone}">${what}</span></div>
+${description ? html`<p class="muted">The agent describes it as <q dir="auto">${description}</q></p>` : null}
+<dl class="sides">
+<div><dt>Now</dt><dd>${sentences(before ? serviceWords(before) : [none])}</dd></div>
+<div><dt>${isPending ? 'If you allow it' : 'If it had been allowed'}</dt><dd>${sentences(after ? serviceWords(after, 'then') : [none])}</dd></div>
+</dl>
+</section>`;
+}
+
+function kindOf(before: Service | null, after: Service | null): [tone: string, what: string] {
+  if (!after) return before ? ['bad', 'Is removed'] : ['', 'To be removed; it isn’t there'];
+  if (after.enabled === false) return ['warn', before ? 'Changed; stays disabled' : 'New, disabled'];
+  return before ? ['warn', 'Changed'] : ['good', 'New'];
+}
+
+function sentences(words: readonly Html[]): Html {
+  return html`${words.map((each) => html`<p>${each}</p>`)}`;
+}
+
+/** The credentials that a proposal asks for, gives or deletes. `field` makes the form field of one that is asked for. */
+export function slotsHtml(
+  { credentials, needs_value }: ProposalReview,
+  field: (key: string) => Html | null,
+): Html | null {
+  if (credentials.length === 0) return null;
+  return html`<h2>Credentials</h2>
+${credentials.map((slot) => slotHtml(slot, needs_value.includes(slot.key), field))}`;
+}
+
+function slotHtml(slot: CredentialSlot, isAsked: boolean, field: (key: string) => Html | null): Html {
+  const { key } = slot;
+  if (slot.action === 'delete') {
+    return html`<section class="card"><div class="head"><h3><code>${key}</code></h3><span class="tag bad">Is deleted</span></div>
+<p>Its value is gone for good if you allow this.</p></section>`;
+  }
+  const { description, obtain, obtain_instructions } = slot;
+  return html`<section class="card"><div class="head"><h3><code>${key}</code></h3>${
+    isAsked
+      ? html`<span class="tag warn">Needed from you</span>`
+      : html`<span class="tag">Given by the agent</span>`
+  }</div>
+${description ? html`<p class="muted">The agent describes it as <q dir="auto">${description}</q></p>` : null}
+${isAsked ? obtainHtml(obtain, obtain_instructions) : null}
+${isAsked ? field(key) : null}</section>`;
+}
+
+/** Where to get a value and how, as the agent says it. */
+function obtainHtml(obtain: string | undefined, instructions: string | undefined): Html | null {
+  if (!obtain && !instructions) return null;
+  return html`<div class="quote"><p class="label">Where to get it, says the agent. Look at the address before you follow it.</p>
+${
+  obtain
+    ? html`<p><a href="${obtain}" rel="noopener noreferrer nofollow" target="_blank">${obtain}<span class="hidden"> (opens in a new tab)</span></a>${
+        obtain.toLowerCase().startsWith('http:') ? html` <span class="tag warn">not encrypted</span>` : null
+      }</p>`
+    : null
+}
+${instructions ? html`<p class="text" dir="auto">${instructions}</p>` : null}</div>`;
+}

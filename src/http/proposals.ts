@@ -1,0 +1,107 @@
+import { problem, type Result } from '../actors/vault/problem.ts';
+import type { ProposalView } from '../actors/vault/protocol.ts';
+import { actorOf, administers, vaultsOf } from './caller.ts';
+import { type Answer, json, replyTo } from './reply.ts';
+import { type Call, type Route, route } from './route.ts';
+import type { FrontParts } from './routes.ts';
+import { proposalBody, statusQuery, waitQuery } from './schemas.ts';
+
+type AnyCall = Call<'any', 'header-of-agents'>;
+
+/** What an agent does with proposals, and what everyone looks at. */
+export function proposalRoutes(front: FrontParts): Route[] {
+  const { vault, baseUrl } = front;
+
+  /** A proposal of the caller's vault, or of a vault that the operator administers. */
+  async function look({ params, identity, vault: name }: AnyCall): Promise<Result<ProposalView>> {
+    const found = await vault.ask('proposal.get', { id: Number(params.id), vault: name ?? undefined });
+    const isForeign = found.ok && identity.kind === 'operator' && !administers(identity, found.value.vault);
+    return isForeign ? { ok: false, problem: noProposal() } : found;
+  }
+
+  /** Looks again when the proposal is decided, or the seconds are over, or the request has to end. */
+  async function lookWhenDecided(call: AnyCall, seconds: number): Promise<Answer> {
+    const held = front.held.hold(call);
+    if (!held.ok) return held.problem;
+    const { over, release } = held.value;
+    const change = untilDecided(front, Number(call.params.id), seconds, over);
+    try {
+      // Listening has begun: a decision from here on isn't missed.
+      const first = await look(call);
+      if (!first.ok || first.value.status !== 'pending') return replyTo(first);
+      await change.happened;
+      return over.reason === 'revoked' ? problem('unauthorized') : replyTo(await look(call));
+    } finally {
+      change.forget();
+      release();
+    }
+  }
+
+  return [
+    route(
+      'POST',
+      '/v1/proposals',
+      { auth: 'agent', vault: 'header', body: proposalBody },
+      async ({ vault: name, body, by }) =>
+        replyTo(await vault.ask('proposal.create', { vault: name, body, by }), (made) => {
+          const { id, status, expires_at } = made.proposal;
+          const approval_url = `${baseUrl}/approve/${id}?token=${made.approvalToken.reveal()}`;
+          const message = `Ask the user to review this proposal and to approve it: ${approval_url}`;
+          return json({ id, status, vault: name, approval_url, message, expires_at }, 201);
+        }),
+    ),
+
+    route(
+      'GET',
+      '/v1/proposals',
+      { auth: 'any', vault: 'header-of-agents', query: statusQuery },
+      async ({ identity, vault: name, query }) => {
+        const own =
+          identity.kind === 'operator' ? { vaults: vaultsOf(identity) } : { actor: actorOf(identity) };
+        return replyTo(
+          await vault.ask('proposal.list', { vault: name ?? undefined, status: query.status, ...own }),
+        );
+      },
+    ),
+
+    route(
+      'GET',
+      '/v1/proposals/{id}',
+      { auth: 'any', vault: 'header-of-agents', query: waitQuery },
+      async (call) => {
+        const { wait } = call.query;
+        return wait === undefined ? replyTo(await look(call)) : lookWhenDecided(call, wait);
+      },
+    ),
+
+    route(
+      'DELETE',
+      '/v1/proposals/{id}',
+      { auth: 'agent', vault: 'header' },
+      async ({ params, vault: name, by }) =>
+        replyTo(await vault.ask('proposal.cancel', { id: Number(params.id), vault: name, by })),
+    ),
+  ];
+}
+
+export function noProposal() {
+  return problem('not_found', 'There is no such proposal. Check its number.');
+}
+
+/** Resolves with the first event that ends a proposal's being pending, after `seconds`, or when it is over. */
+function untilDecided(front: FrontParts, id: number, seconds: number, over: AbortSignal) {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const cancelTimer = front.clock.setTimer(seconds * 1000, resolve);
+  const unsubscribe = front.events.subscribe(({ type, data }) => {
+    if (data.id === id && type.startsWith('proposal.') && type !== 'proposal.created') resolve();
+  });
+  over.addEventListener('abort', () => resolve(), { once: true });
+  if (over.aborted) resolve();
+  return {
+    happened: promise,
+    forget() {
+      cancelTimer();
+      unsubscribe();
+    },
+  };
+}

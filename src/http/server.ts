@@ -1,0 +1,185 @@
+import { STATUS_CODES } from 'node:http';
+import './header-limit.ts';
+import * as uWS from 'uWebSockets.js';
+import { formatIpv6 } from '../actors/vault/authority.ts';
+import { createBodyReader } from './body-reader.ts';
+import { type Incoming, maxBody } from './incoming.ts';
+import type { Reply } from './reply.ts';
+
+export interface ServerOptions {
+  readonly host: string;
+  /** 0: any free one. */
+  readonly port: number;
+  readonly tls: { readonly certFile: string; readonly keyFile: string } | null;
+  /** Gives the reply to each request. It never rejects. */
+  answer(incoming: Incoming): Promise<Reply>;
+  /** Told of bodies that broke off in their middle. */
+  onError(error: unknown): void;
+}
+
+export interface Server {
+  readonly port: number;
+  /** Takes no further connection, and ends each that is open with its next reply. To be called once. */
+  stopListening(): void;
+  /** Requests without a whole reply. */
+  active(): number;
+  /** Ends all connections as they are. To be called once, after the other. */
+  close(): void;
+}
+
+/** What the package has and its types lack. */
+const native = uWS as unknown as { LIBUS_LISTEN_EXCLUSIVE_PORT: number; _cfg(option: string): void };
+// Else each reply names the server and its version.
+native._cfg('silent');
+
+/**
+ * Listens for HTTP/1.1 on one address.
+ *
+ * @throws Error where it can't, saying what to do
+ */
+export function listen({ host, port, tls, answer, onError }: ServerOptions): Server {
+  const app = createApp(tls);
+  let active = 0;
+  let isStopping = false;
+
+  app.any('/*', (res, req) => {
+    active++;
+    const request = receive(res, req);
+    void answer(request.incoming).then(async (reply) => {
+      try {
+        await send(res, reply, request, isStopping || reply.close === true);
+      } catch (error) {
+        // The reply has begun: all that can be said of it is that it isn't whole.
+        if (!request.incoming.over.aborted) res.close();
+        onError(error);
+      } finally {
+        active--;
+        request.end();
+      }
+    });
+  });
+
+  const socket = bind(app, host, port);
+  return {
+    port: uWS.us_socket_local_port(socket as uWS.us_socket),
+    stopListening() {
+      isStopping = true;
+      uWS.us_listen_socket_close(socket);
+    },
+    active: () => active,
+    close: () => void app.close(),
+  };
+}
+
+function createApp(tls: ServerOptions['tls']): uWS.TemplatedApp {
+  if (tls === null) return uWS.App();
+  try {
+    return uWS.SSLApp({ cert_file_name: tls.certFile, key_file_name: tls.keyFile });
+  } catch {
+    throw new Error(
+      `The certificate ${tls.certFile} and the key ${tls.keyFile} can't be used for TLS. Give a PEM certificate chain and its PEM private key.`,
+    );
+  }
+}
+
+function bind(app: uWS.TemplatedApp, host: string, port: number): uWS.us_listen_socket {
+  let socket: uWS.us_listen_socket | false = false;
+  // Not exclusive, a second server on the port would be given every other connection. The types lack this form.
+  const listenOn = app.listen as unknown as (
+    host: string,
+    port: number,
+    options: number,
+    listening: (socket: uWS.us_listen_socket | false) => void,
+  ) => void;
+  listenOn.call(app, host, port, native.LIBUS_LISTEN_EXCLUSIVE_PORT, (listening) => {
+    socket = listening;
+  });
+  if (socket) return socket;
+  throw new Error(
+    `The API can't listen on ${host} port ${port}: the port is in use, or the address is not of this machine. Choose another with --port or --host, or stop what uses it.`,
+  );
+}
+
+interface Receiving {
+  readonly incoming: Incoming;
+  /** Resolves when the client takes more, or is gone. */
+  writable(): Promise<void>;
+  /** The reply is sent, or there is nobody left to send it to. */
+  end(): void;
+}
+
+/** Takes all out of `req`, which is valid in this turn only. */
+function receive(res: uWS.HttpResponse, req: uWS.HttpRequest): Receiving {
+  const headers: [name: string, value: string][] = [];
+  req.forEach((name, value) => void headers.push([name, value]));
+  const over = new AbortController();
+  const body = createBodyReader(maxBody);
+  let wake = () => {};
+
+  function end(): void {
+    // With a reason of its own it makes no error, and no stack trace for it.
+    over.abort('over');
+    body.discard();
+    wake();
+  }
+
+  res.onAborted(end);
+  res.onData((chunk, isLast) => body.add(chunk, isLast));
+  res.onWritable(() => {
+    wake();
+    return true;
+  });
+
+  const incoming: Incoming = {
+    method: req.getCaseSensitiveMethod(),
+    path: req.getUrl(),
+    query: req.getQuery() ?? '',
+    peer: addressOf(res),
+    over: over.signal,
+    values: (name) => headers.flatMap(([key, value]) => (key === name ? value : [])),
+    body: body.read,
+  };
+  return {
+    incoming,
+    writable: () =>
+      new Promise((resolve) => {
+        wake = resolve;
+      }),
+    end,
+  };
+}
+
+/** As node:net writes it, since failures are counted by it together with the proxy's. */
+function addressOf(res: uWS.HttpResponse): string {
+  const bytes = new Uint8Array(res.getRemoteAddress());
+  return bytes.length === 16 ? formatIpv6(bytes) : bytes.join('.');
+}
+
+async function send(res: uWS.HttpResponse, reply: Reply, request: Receiving, close: boolean): Promise<void> {
+  const { incoming } = request;
+  const { body } = reply;
+  if (incoming.over.aborted) return;
+  const isWhole = typeof body === 'string' || body instanceof Uint8Array;
+  const isBodiless = incoming.method === 'HEAD' || reply.status === 204;
+  res.cork(() => {
+    res.writeStatus(`${reply.status} ${STATUS_CODES[reply.status]}`);
+    for (const [name, value] of Object.entries(reply.headers)) res.writeHeader(name, value);
+    if (isBodiless) {
+      // uWebSockets.js can't end these with a length or a close of its own without sending or awaiting a body.
+      if (isWhole && reply.status !== 204) res.writeHeader('content-length', String(Buffer.byteLength(body)));
+      if (close) res.writeHeader('connection', 'close');
+      res.endWithoutBody();
+    } else if (isWhole) res.end(body, close);
+  });
+  if (isWhole || isBodiless) return;
+  for await (const piece of body) {
+    if (incoming.over.aborted) return;
+    if (piece.length === 0) continue;
+    let isRoom = true;
+    res.cork(() => {
+      isRoom = res.write(piece);
+    });
+    if (!isRoom) await request.writable();
+  }
+  if (!incoming.over.aborted) res.cork(() => void res.end('', close));
+}

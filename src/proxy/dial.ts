@@ -1,0 +1,221 @@
+import { X509Certificate } from 'node:crypto';
+import net from 'node:net';
+import tls from 'node:tls';
+import type { Authority } from '../actors/vault/authority.ts';
+import { type Problem, problem } from '../actors/vault/problem.ts';
+import { alpnHttp1 } from './alpn.ts';
+import type { Lookups } from './lookups.ts';
+import type { Netguard } from './netguard.ts';
+import type { Target } from './plan.ts';
+
+/** Addresses that were vetted together: only these may be dialled for the name they came from. */
+export interface Vetted {
+  readonly addresses: readonly string[];
+}
+
+export interface DialOptions {
+  readonly netguard: Netguard;
+  readonly lookups: Lookups;
+  /** Roots that upstreams are verified against. */
+  readonly secureContext: tls.SecureContext;
+  readonly connectMs: number;
+  readonly tlsMs: number;
+}
+
+export type Dialled = net.Socket | Problem;
+
+/** Upstreams that something is remembered of: sessions to resume, and that they take us. */
+const maxRemembered = 2048;
+
+/**
+ * Opens connections to upstreams. A name is looked up once, every address it has is vetted, and one of the
+ * vetted addresses is what is dialled: there is no second look-up that could answer otherwise.
+ */
+export class Dialler {
+  readonly #options: DialOptions;
+  readonly #sessions = new Map<string, Buffer>();
+  /** Upstreams that have let us in without a certificate of our own. */
+  readonly #takesUs = new Set<string>();
+
+  constructor(options: DialOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Vets a literal, or all addresses of a name. Calls back at once for a literal.
+   * @param owner who asks: look-ups are shared out
+   */
+  resolve(owner: object, authority: Authority, done: (result: Vetted | Problem) => void): void {
+    const { host, literal } = authority;
+    if (literal !== 0) {
+      done(this.#vet(authority, [literal === 6 ? host.slice(1, -1) : host]));
+      return;
+    }
+    this.#options.lookups.addresses(owner, host, (addresses) => {
+      if (addresses !== null) done(this.#vet(authority, addresses));
+      else {
+        done(
+          problem(
+            'upstream_unreachable',
+            `The host name ${host} could not be resolved. Check it, or try again later.`,
+          ),
+        );
+      }
+    });
+  }
+
+  #vet(authority: Authority, addresses: readonly string[]): Vetted | Problem {
+    if (this.#options.netguard.vetAll(addresses, authority.port) === null) return { addresses };
+    // Which address, and why, is for the audit and the operator, not for the agent.
+    return problem(
+      'network_blocked',
+      `The network guard refuses ${authority.host}. The operator can open it with --network-allow, if it is meant to be reached.`,
+    );
+  }
+
+  /** Dials the vetted addresses one after the other; the connection is verified before it is handed over. */
+  connect(target: Target, vetted: Vetted, sessionKey: string, done: (result: Dialled) => void): () => void {
+    let cancelled = false;
+    let current: net.Socket | null = null;
+    const attempt = (index: number): void => {
+      const last = index === vetted.addresses.length - 1;
+      // With more addresses to try, one that swallows packets must not use up all of the time.
+      const limit = last ? this.#options.connectMs : Math.min(2500, this.#options.connectMs);
+      current = this.#open(target, vetted.addresses[index], limit, sessionKey, (result) => {
+        if (cancelled) {
+          if (result instanceof net.Socket) result.destroy();
+        } else if (!last && !(result instanceof net.Socket) && result.code !== 'upstream_tls')
+          attempt(index + 1);
+        else done(result);
+      });
+    };
+    attempt(0);
+    return () => {
+      cancelled = true;
+      current?.destroy();
+    };
+  }
+
+  #open(
+    target: Target,
+    address: string,
+    connectMs: number,
+    sessionKey: string,
+    done: (r: Dialled) => void,
+  ): net.Socket {
+    const { port, host, literal } = target.authority;
+    const secure = target.scheme === 'https';
+    const raw = net.connect({ host: address, port, noDelay: true, allowHalfOpen: true });
+    let socket: net.Socket = raw;
+    let connected = false;
+    const fail = (error: NodeJS.ErrnoException | null): void => {
+      clearTimeout(timer);
+      socket.removeAllListeners();
+      socket.on('error', () => {});
+      socket.destroy();
+      raw.destroy();
+      done(failureOf(error, target, connected));
+    };
+    let timer = setTimeout(fail, connectMs, null);
+    const ready = (): void => {
+      clearTimeout(timer);
+      if (socket.destroyed) return;
+      socket.removeListener('error', fail);
+      socket.removeListener('close', closed);
+      done(socket);
+    };
+    const closed = (): void => fail(Object.assign(new Error('closed'), { code: 'ECONNRESET' }));
+    const startedAt = performance.now();
+    raw.once('connect', () => {
+      connected = true;
+      const roundTripMs = performance.now() - startedAt;
+      if (!secure) {
+        ready();
+        return;
+      }
+      clearTimeout(timer);
+      timer = setTimeout(fail, this.#options.tlsMs, null);
+      raw.removeListener('error', fail);
+      raw.removeListener('close', closed);
+      raw.on('error', () => {});
+      const name = literal === 6 ? host.slice(1, -1) : host;
+      const tlsSocket = tls.connect({
+        socket: raw,
+        secureContext: this.#options.secureContext,
+        // RFC 6066 3: an address is never a server name; it is verified as the host all the same.
+        ...(literal === 0 ? { servername: name } : { host: name, servername: '' }),
+        checkServerIdentity: (_, certificate) =>
+          literal === 0 ? tls.checkServerIdentity(name, certificate) : addressError(name, certificate),
+        ALPNProtocols: alpnHttp1,
+        session: this.#sessions.get(sessionKey),
+        // Said outright: the default can be turned off by an environment variable.
+        rejectUnauthorized: true,
+      });
+      socket = tlsSocket;
+      tlsSocket.on('session', (session: Buffer) => this.#remember(sessionKey, session));
+      tlsSocket.once('error', fail);
+      tlsSocket.once('close', closed);
+      tlsSocket.once('secureConnect', () => {
+        if (tlsSocket.getProtocol() !== 'TLSv1.3' || this.#takesUs.has(sessionKey)) {
+          ready();
+          return;
+        }
+        // The client is done a round trip before a server of TLS 1.3 has looked at its certificate: one that
+        // asks for it says so only then. The ticket that most servers send first tells that this one does not.
+        clearTimeout(timer);
+        const accepted = (): void => {
+          clearTimeout(timer);
+          tlsSocket.removeListener('session', accepted);
+          if (this.#takesUs.size >= maxRemembered) this.#takesUs.clear();
+          this.#takesUs.add(sessionKey);
+          // Not from within the engine's callback: what is written there stays in it.
+          setImmediate(ready);
+        };
+        tlsSocket.once('session', accepted);
+        timer = setTimeout(accepted, Math.max(2, 1.5 * roundTripMs));
+      });
+    });
+    raw.once('error', fail);
+    raw.once('close', closed);
+    return raw;
+  }
+
+  #remember(key: string, session: Buffer): void {
+    this.#sessions.delete(key);
+    this.#sessions.set(key, session);
+    if (this.#sessions.size > maxRemembered)
+      this.#sessions.delete(this.#sessions.keys().next().value as string);
+  }
+}
+
+/** RFC 9110 4.3.5: an address is held against the iPAddress names only. node's own check knows no IPv6 address. */
+function addressError(address: string, certificate: tls.PeerCertificate): Error | undefined {
+  if (new X509Certificate(certificate.raw).checkIP(address) !== undefined) return undefined;
+  return new Error('the certificate is for other addresses');
+}
+
+/** Fixed texts: what a library says of an error may hold addresses or names that are not the agent's to see. */
+function failureOf(error: NodeJS.ErrnoException | null, target: Target, connected: boolean): Problem {
+  const { host, port } = target.authority;
+  if (error === null) {
+    return connected
+      ? problem('upstream_timeout', `${host} did not finish the TLS handshake in time. Try again later.`)
+      : problem(
+          'upstream_timeout',
+          `${host} did not accept a connection on port ${port} in time. Try again later.`,
+        );
+  }
+  if (connected && target.scheme === 'https') {
+    if (/CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE/.test(error.code ?? '')) {
+      return problem(
+        'upstream_tls',
+        `${host} refused the TLS handshake; it may ask for a client certificate, and the broker has none. Nothing was sent.`,
+      );
+    }
+    return problem(
+      'upstream_tls',
+      `The TLS connection to ${host} could not be verified; nothing was sent. If it has a private CA, the operator can add it with --upstream-ca.`,
+    );
+  }
+  return problem('upstream_unreachable', `${host} could not be reached on port ${port}. Try again later.`);
+}

@@ -1,0 +1,29 @@
+import { ClientConnection } from './client-connection.ts';
+import type { Lane } from './lane.ts';
+import { Upstream } from './upstreams.ts';
+
+const pollMs = 20;
+
+/**
+ * Ends a lane's work in order: idle connections are closed now, each other one as its exchange ends, and
+ * what is left when the time is up is cut off.
+ */
+export async function drain(lane: Lane, limitMs: number): Promise<void> {
+  lane.draining = true;
+  const end = performance.now() + limitMs;
+  for (;;) {
+    let open = 0;
+    for (const swept of [...lane.sweeper.all()]) {
+      if (swept instanceof Upstream) continue;
+      open++;
+      if (swept instanceof ClientConnection && swept.idle) swept.close();
+    }
+    if (open === 0) break;
+    if (performance.now() >= end) {
+      for (const swept of [...lane.sweeper.all()]) swept.onRevoked();
+      break;
+    }
+    await new Promise((resolve) => setTimeout(resolve, pollMs));
+  }
+  lane.upstreams.closeIdle();
+}

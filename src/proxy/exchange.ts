@@ -1,0 +1,608 @@
+import { hostHeader } from '../actors/vault/authority.ts';
+import { type Problem, problem, statusOf } from '../actors/vault/problem.ts';
+import { Accumulator } from './accumulator.ts';
+import { BodyReader, bodyState, join, lastChunk } from './body.ts';
+import type { ClientConnection } from './client-connection.ts';
+import { role } from './fields.ts';
+import {
+  canBeHead,
+  chunked,
+  maxHeadBytes,
+  parseResponseHead,
+  type RequestHead,
+  type ResponseHead,
+  untilClose,
+} from './head.ts';
+import type { Access, SessionEntry } from './lane-state.ts';
+import { admit, type Plan, passingTrailers, plan, type Target } from './plan.ts';
+import { Relay } from './relay.ts';
+import { type Upstream, type UpstreamUser, upstreamKey } from './upstreams.ts';
+
+/** More interim answers than this before the final one are an upstream gone wrong. */
+const maxInterim = 32;
+const headEnd = Buffer.from('\r\n\r\n');
+const noSlots: ReadonlySet<string> = new Set();
+
+const phase = { waiting: 0, head: 1, body: 2, done: 3 } as const;
+
+/**
+ * One request and its answer: decides, gets a connection, relays both bodies with back-pressure, follows an
+ * abort on one side with an abort on the other, and leaves one audit record, however it ends.
+ */
+export class Exchange implements UpstreamUser {
+  readonly #client: ClientConnection;
+  readonly #access: Access;
+  readonly #target: Target;
+  readonly #path: string;
+  readonly #head: RequestHead;
+  readonly requestId: string;
+  readonly #startedAt = performance.now();
+  readonly #wallTime = Date.now();
+
+  #plan: Plan | null = null;
+  #service: string | null = null;
+  #upstream: Upstream | null = null;
+  #cancelDial: (() => void) | null = null;
+  #phase: number = phase.waiting;
+
+  readonly #request: BodyReader;
+  /** The request's body is read and thrown away: it was refused, or its upstream takes no more. */
+  #discarding = false;
+  #headBytes: Accumulator | null = null;
+  #response: BodyReader | null = null;
+  #answer: ResponseHead | null = null;
+  #interim = 0;
+  #asChunks = false;
+  /** The answer's end is certain and the upstream keeps the connection: another exchange may use it. */
+  #reusable = false;
+  #keepClient = true;
+  /** Bytes of any kind written to the client: what tells a half-closed client from a gone one. */
+  written = 0;
+  /** Bytes to the client after an upgrade. */
+  #bytesRelayed = 0;
+  #status = 0;
+  #finished = false;
+  #holdsSlot = true;
+
+  constructor(
+    client: ClientConnection,
+    access: Access,
+    target: Target,
+    path: string,
+    head: RequestHead,
+    id: string,
+  ) {
+    this.#client = client;
+    this.#access = access;
+    this.#target = target;
+    this.#path = path;
+    this.#head = head;
+    this.requestId = id;
+    this.#request = new BodyReader(head.bodyLength);
+    this.#keepClient = head.keepAlive;
+  }
+
+  get session(): SessionEntry {
+    return this.#access.session;
+  }
+
+  /** The client's next bytes are this request's body, and there is somewhere for them to go. */
+  get wantsBody(): boolean {
+    return this.#request.state === bodyState.more && (this.#upstream !== null || this.#discarding);
+  }
+
+  get requestComplete(): boolean {
+    return this.#request.state === bodyState.done;
+  }
+
+  /** Decides and starts (protocol, "Order of refusals"); the limits were taken before. */
+  start(): void {
+    const { vault } = this.#access;
+    const { authority } = this.#target;
+    const matched = vault.match(authority.host, authority.port, authority.literal !== 0);
+    this.#service = matched?.service.host ?? null;
+    const refused = admit(vault, this.#target, matched, this.#client.lane);
+    if (refused !== null) {
+      if (refused.code === 'forbidden') {
+        this.#client.lane.notice('host.denied', vault.name, { host: authority.host, port: authority.port });
+      }
+      this.refuse(refused);
+      return;
+    }
+    const key = upstreamKey(vault.id, this.#target);
+    const idle = this.#client.lane.upstreams.take(key);
+    if (idle !== null) {
+      if (this.#decide()) this.#send(idle);
+      else idle.release(-1);
+      return;
+    }
+    this.#client.setDeadline(Number.POSITIVE_INFINITY);
+    this.#client.lane.upstreams.dialler.resolve(this.#access.session, authority, (vetted) => {
+      if (this.#finished) return;
+      if ('code' in vetted) this.refuse(vetted);
+      else if (this.#decide()) {
+        this.#cancelDial = this.#client.lane.upstreams.open(key, this.#target, vetted, (result) => {
+          this.#cancelDial = null;
+          if ('code' in result) this.refuse(result);
+          else if (this.#finished) result.destroy();
+          else this.#send(result);
+        });
+      }
+    });
+  }
+
+  /** Makes the plan from the state as it is now; false where it refused. */
+  #decide(): boolean {
+    const { vault, session } = this.#access;
+    const { authority } = this.#target;
+    if (!this.#client.lane.gate()) {
+      this.refuse(problem('overloaded', undefined, undefined, 1));
+      return false;
+    }
+    if (vault.gone || !session.valid(Date.now())) {
+      this.#keepClient = false;
+      this.refuse(problem('unauthorized'));
+      return false;
+    }
+    // Looked up again: the service may have changed while the name was resolved.
+    const matched = vault.match(authority.host, authority.port, authority.literal !== 0);
+    const refused = admit(vault, this.#target, matched, this.#client.lane);
+    if (refused !== null) {
+      this.refuse(refused);
+      return false;
+    }
+    const decided = plan(vault, this.#target, matched, this.#path, this.#head);
+    this.#service = decided.service;
+    if ('refusal' in decided) {
+      if (decided.refusal.code === 'credential_not_found') {
+        this.#client.lane.notice('credential.missing', vault.name, {
+          ...decided.refusal.extra,
+          service: this.#service,
+        });
+      }
+      this.refuse(decided.refusal);
+      return false;
+    }
+    this.#plan = decided;
+    return true;
+  }
+
+  #send(upstream: Upstream): void {
+    this.#upstream = upstream;
+    upstream.user = this;
+    this.#phase = phase.head;
+    const head = this.#head;
+    let text = (this.#plan as Plan).head;
+    if (head.bodyLength === chunked) text += 'Transfer-Encoding: chunked\r\n';
+    else if (head.framed) text += `Content-Length: ${head.bodyLength}\r\n`;
+    if (head.expectContinue) text += 'Expect: 100-continue\r\n';
+    if (head.websocket) text += 'Connection: Upgrade\r\nUpgrade: websocket\r\n';
+    text += '\r\n';
+    this.#client.setDeadline(this.#client.lane.timeouts.responseHead);
+    // What has come of the body goes in the same write as the head.
+    const early = this.#request.state === bodyState.more ? this.#client.takePending() : null;
+    if (early === null) upstream.socket.write(text, 'latin1');
+    else if (this.#relayRequest(text, early, 0)) this.#client.giveBack(early, this.#request.end);
+    if (this.#request.state === bodyState.more) this.#client.resume();
+  }
+
+  /** Bytes of the request's body, from `at`; returns the index of the first byte that is not part of it. */
+  onRequestData(chunk: Buffer, at: number): number {
+    if (this.#discarding) {
+      this.#request.read(chunk, at, false);
+      if (this.#request.state === bodyState.failed || this.#request.bytes > 1024 * 1024) this.#client.close();
+      else if (this.#request.state === bodyState.done) {
+        const end = this.#request.end;
+        this.#client.finish(this, this.#keepClient);
+        return end;
+      }
+      return this.#request.end;
+    }
+    this.#relayRequest('', chunk, at);
+    return this.#request.end;
+  }
+
+  /** Sends on what `chunk` holds of the body, behind `head`. false: the exchange has ended over it. */
+  #relayRequest(head: string, chunk: Buffer, at: number): boolean {
+    const upstream = this.#upstream as Upstream;
+    const asChunks = this.#head.bodyLength === chunked;
+    const content = this.#request.read(chunk, at, asChunks);
+    let tail = '';
+    if (this.#request.state === bodyState.failed) {
+      this.#badBody('The request body is not valid chunked encoding.');
+      return false;
+    }
+    if (this.#request.state === bodyState.done && asChunks) {
+      const trailers = this.#request.trailers;
+      if (trailers?.names.some((n) => n.role === role.contentLength || n.role === role.transferEncoding)) {
+        this.#badBody('The request trailers hold a framing field.');
+        return false;
+      }
+      tail = lastChunk(
+        trailers === null ? '' : passingTrailers(trailers, this.#head.nominated, (this.#plan as Plan).slots),
+      );
+    }
+    if (content !== null || head !== '' || tail !== '') {
+      if (!upstream.socket.write(join(head, content, tail) as string, 'latin1')) this.#client.pause();
+    }
+    this.#client.setDeadline(
+      this.#request.state === bodyState.done && this.#phase !== phase.body
+        ? this.#client.lane.timeouts.responseHead
+        : this.#client.lane.timeouts.body,
+    );
+    if (this.#request.state === bodyState.done && this.#phase === phase.done) this.#complete();
+    return true;
+  }
+
+  /** The client broke its own framing: the upstream must not take what it has for a whole message. */
+  #badBody(message: string): void {
+    this.#dropUpstream();
+    if (this.#phase <= phase.head) {
+      this.#keepClient = false;
+      this.refuse(problem('invalid_request', message));
+    } else {
+      this.#finish('invalid_request');
+      this.#client.close();
+    }
+  }
+
+  onUpstreamDrain(): void {
+    this.#client.resume();
+  }
+
+  onClientDrain(): void {
+    this.#upstream?.socket.resume();
+  }
+
+  onUpstreamData(chunk: Buffer): void {
+    if (this.#phase === phase.body) {
+      this.#relayResponse('', chunk, 0);
+      return;
+    }
+    if (this.#phase !== phase.head) {
+      // The answer has ended and the request has not: nothing more may come.
+      this.#dropUpstream();
+      this.#complete();
+      return;
+    }
+    let bytes = chunk;
+    if (this.#headBytes !== null) {
+      this.#headBytes.push(chunk);
+      bytes = this.#headBytes.view();
+    }
+    let at = 0;
+    // What came before was searched then.
+    const before = bytes.length - chunk.length;
+    for (;;) {
+      const end = bytes.indexOf(headEnd, Math.max(at, before - 3));
+      if (end < 0) {
+        const broken = bytes.length - at > maxHeadBytes || !canBeHead(bytes, at, Math.max(at, before));
+        if (broken) this.#brokenAnswer();
+        else if (this.#headBytes === null || at > 0) {
+          this.#headBytes = new Accumulator();
+          this.#headBytes.push(bytes.subarray(at));
+        }
+        return;
+      }
+      const head = end - at > maxHeadBytes ? null : parseResponseHead(bytes.latin1Slice(at, end));
+      at = end + 4;
+      if (head === null) {
+        this.#brokenAnswer();
+        return;
+      }
+      if (head.status >= 200 || head.status === 101) {
+        this.#headBytes = null;
+        this.#onAnswer(head, bytes, at);
+        return;
+      }
+      if (++this.#interim > maxInterim) {
+        this.#brokenAnswer();
+        return;
+      }
+      // RFC 9110 15.2: a proxy passes interim answers on; HTTP/1.0 knows none.
+      if (this.#head.minor === 1) this.#write(`${answerLine(head)}${answerFields(head)}\r\n`);
+      if (at === bytes.length) {
+        this.#headBytes = null;
+        return;
+      }
+    }
+  }
+
+  #onAnswer(head: ResponseHead, bytes: Buffer, at: number): void {
+    if (head.status === 101) {
+      if (!this.#head.websocket || head.upgradeTo !== 'websocket') this.#brokenAnswer();
+      else this.#upgrade(head, bytes.subarray(at));
+      return;
+    }
+    this.#answer = head;
+    this.#status = head.status;
+    this.#phase = phase.body;
+    const bodiless = this.#head.method === 'HEAD' || head.status === 204 || head.status === 304;
+    this.#response = new BodyReader(bodiless ? 0 : head.bodyLength);
+    this.#reusable = head.keepAlive && (bodiless || head.bodyLength !== untilClose);
+    let text = answerLine(head) + answerFields(head);
+    if (head.framed && head.bodyLength >= 0) {
+      // RFC 9110 8.6: a 204 carries none.
+      if (head.status !== 204) text += `Content-Length: ${head.bodyLength}\r\n`;
+    } else if (this.#head.minor === 1) {
+      // RFC 9112 6.1: nor does a 204 carry this one.
+      if (!bodiless || (head.bodyLength === chunked && head.status !== 204))
+        text += 'Transfer-Encoding: chunked\r\n';
+      this.#asChunks = !bodiless;
+    } else this.#keepClient = false;
+    // An early refusal means that the rest of the request will not be read.
+    if (!this.requestComplete && (head.status >= 400 || !head.keepAlive)) this.#keepClient = false;
+    if (this.#client.lane.draining) this.#keepClient = false;
+    if (!this.#keepClient) text += 'Connection: close\r\n';
+    this.#relayResponse(`${text}\r\n`, bytes, at);
+  }
+
+  /** Sends on what `chunk` holds of the answer's body, behind `head`. */
+  #relayResponse(head: string, chunk: Buffer, at: number): void {
+    const response = this.#response as BodyReader;
+    const content =
+      at < chunk.length || response.state === bodyState.done ? this.#readResponse(response, chunk, at) : null;
+    if (response.state === bodyState.failed) {
+      if (head === '') this.#truncated();
+      else {
+        // Its head has not gone out yet: the client can still be told.
+        this.#phase = phase.head;
+        this.#brokenAnswer();
+      }
+      return;
+    }
+    const ended = response.state === bodyState.done;
+    const tail = ended && this.#asChunks ? this.#responseTail(response) : '';
+    if (head !== '' || content !== null || tail !== '') this.#write(join(head, content, tail));
+    if (!ended) {
+      this.#client.setDeadline(this.#client.lane.timeouts.body);
+      return;
+    }
+    if (response.end < chunk.length && this.#upstream !== null) {
+      // A surplus byte: this connection's next answer could be anybody's.
+      this.#dropUpstream();
+    }
+    this.#onAnswered();
+  }
+
+  #readResponse(response: BodyReader, chunk: Buffer, at: number): Buffer | null {
+    if (response.state === bodyState.done) {
+      response.end = at;
+      return null;
+    }
+    return response.read(chunk, at, this.#asChunks);
+  }
+
+  #responseTail(response: BodyReader): string {
+    const nominated = this.#answer?.nominated ?? null;
+    return lastChunk(
+      response.trailers === null ? '' : passingTrailers(response.trailers, nominated, noSlots),
+    );
+  }
+
+  /** The whole answer is with the client. */
+  #onAnswered(): void {
+    this.#phase = phase.done;
+    if (this.requestComplete) this.#complete();
+    else if (!this.#keepClient || this.#upstream === null) {
+      this.#dropUpstream();
+      this.#complete();
+    } else this.#client.setDeadline(this.#client.lane.timeouts.body);
+  }
+
+  #complete(): void {
+    const upstream = this.#upstream;
+    const answer = this.#answer;
+    if (upstream !== null) {
+      this.#upstream = null;
+      if (answer !== null && this.#reusable && this.requestComplete)
+        upstream.release(answer.keepAliveSeconds);
+      else {
+        upstream.user = null;
+        upstream.destroy();
+      }
+    }
+    this.#finish(null);
+    this.#client.finish(this, this.#keepClient && this.requestComplete);
+  }
+
+  onUpstreamEnd(): void {
+    if (this.#phase === phase.body && this.#answer?.bodyLength === untilClose) {
+      if (this.#asChunks) this.#write(lastChunk(''));
+      this.#dropUpstream();
+      this.#keepClient &&= this.#asChunks;
+      this.#onAnswered();
+    } else if (this.#phase === phase.head || this.#phase === phase.body) this.#upstreamGone();
+    else {
+      this.#dropUpstream();
+      if (this.#phase === phase.done) this.#complete();
+    }
+  }
+
+  onUpstreamClose(): void {
+    this.#upstream = null;
+    if (this.#phase === phase.done) {
+      this.#keepClient &&= this.requestComplete;
+      this.#complete();
+    } else this.#upstreamGone();
+  }
+
+  #upstreamGone(): void {
+    this.#dropUpstream();
+    if (this.#phase === phase.body) this.#truncated();
+    else if (this.#headBytes !== null && this.#headBytes.length > 0) this.#brokenAnswer();
+    else {
+      this.refuse(
+        problem(
+          'upstream_unreachable',
+          `${this.#target.authority.host} closed the connection without an answer. Whether it acted on the request is not known.`,
+        ),
+      );
+    }
+  }
+
+  #brokenAnswer(): void {
+    this.#dropUpstream();
+    this.refuse(problem('upstream_protocol'));
+  }
+
+  /** The answer broke off: the client must not take what it has for the whole. */
+  #truncated(): void {
+    this.#dropUpstream();
+    this.#finish('upstream_protocol');
+    // To a client of HTTP/1.0 the end of the stream can be the end of the body.
+    if (this.#head.minor === 0) this.#client.cutOff();
+    else this.#client.destroy();
+  }
+
+  #dropUpstream(): void {
+    const upstream = this.#upstream;
+    if (upstream === null) return;
+    this.#upstream = null;
+    upstream.user = null;
+    upstream.destroy();
+  }
+
+  #upgrade(head: ResponseHead, surplus: Buffer): void {
+    const upstream = this.#upstream as Upstream;
+    this.#upstream = null;
+    this.#status = 101;
+    this.#phase = phase.done;
+    this.#write(`${answerLine(head)}${answerFields(head)}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`);
+    const early = this.#client.detach();
+    const relay = new Relay(
+      this.#client.lane,
+      this.#client.socket,
+      upstream.socket,
+      this.#access.session,
+      () => {
+        this.#request.bytes = relay.bytesUp;
+        this.#bytesRelayed = relay.bytesDown;
+        this.#finish(null);
+      },
+    );
+    upstream.user = relay;
+    relay.start(early, surplus);
+  }
+
+  #write(data: string | Buffer): void {
+    this.written += data.length;
+    if (!this.#client.socket.write(data as string, 'latin1') && this.#upstream !== null) {
+      this.#upstream.socket.pause();
+    }
+  }
+
+  /** Answers with a refusal, if there is still an answer to give. */
+  refuse(refusal: Problem): void {
+    if (this.#finished) return;
+    this.#cancelDial?.();
+    this.#cancelDial = null;
+    this.#dropUpstream();
+    if (this.#phase >= phase.body) {
+      this.#finish(refusal.code);
+      this.#client.destroy();
+      return;
+    }
+    this.#phase = phase.done;
+    this.#status = statusOf(refusal.code);
+    // A client that waits for a 100 may or may not send its body now: only a new connection is unambiguous.
+    if (this.#head.expectContinue) this.#keepClient = false;
+    if (this.#client.lane.draining) this.#keepClient = false;
+    this.#client.writeRefusal(refusal, this.requestId, this.#keepClient, this.#head.method === 'HEAD');
+    this.#finish(refusal.code);
+    if (this.requestComplete) this.#client.finish(this, this.#keepClient);
+    else if (!this.#keepClient) this.#client.finish(this, false);
+    else {
+      this.#discarding = true;
+      this.#client.setDeadline(5_000);
+      this.#client.pump();
+      this.#client.resume();
+    }
+  }
+
+  /** The client's connection is gone, or its session is: what is under way upstream ends with it. */
+  abort(error: string): void {
+    this.#cancelDial?.();
+    this.#cancelDial = null;
+    this.#dropUpstream();
+    this.#finish(error);
+  }
+
+  /** The body is held up by the upstream, which takes no more of it or has not asked for it yet; not by the client. */
+  get #awaitsUpstream(): boolean {
+    const asks = this.#head.expectContinue && this.#interim === 0 && this.#request.bytes === 0;
+    return asks || this.#upstream?.socket.writableNeedDrain === true;
+  }
+
+  onDeadline(): void {
+    if (this.#phase >= phase.body) {
+      this.abort('timeout');
+      this.#client.destroy();
+    } else if (!this.requestComplete && !this.#awaitsUpstream) {
+      this.#keepClient = false;
+      this.refuse(problem('request_timeout'));
+    } else {
+      if (!this.requestComplete) this.#keepClient = false;
+      this.refuse(
+        problem(
+          'upstream_timeout',
+          `${this.#target.authority.host} did not answer in time. Whether it acted is not known.`,
+        ),
+      );
+    }
+  }
+
+  /** Ends the books: gives the limit back and writes the one audit record. */
+  #finish(error: string | null): void {
+    if (this.#finished) return;
+    this.#finished = true;
+    const { lane } = this.#client;
+    const { session, vault, slot } = this.#access;
+    if (this.#holdsSlot) lane.limits.release(slot);
+    this.#holdsSlot = false;
+    const { authority, scheme } = this.#target;
+    const mark = this.#path.indexOf('?');
+    lane.record({
+      time: this.#wallTime,
+      requestId: this.requestId,
+      vault: vault.name,
+      actor: `${session.kind}:${session.id}`,
+      label: session.label,
+      method: this.#head.method,
+      scheme,
+      host: hostHeader(scheme, authority),
+      path: mark < 0 ? this.#path : this.#path.slice(0, mark),
+      service: this.#service,
+      keys: this.#plan?.keys ?? [],
+      status: this.#status,
+      error,
+      bytesIn: this.#request.bytes,
+      bytesOut: this.#response?.bytes ?? this.#bytesRelayed,
+      milliseconds: performance.now() - this.#startedAt,
+    });
+  }
+}
+
+function answerLine(head: ResponseHead): string {
+  return `HTTP/1.1 ${head.status} ${head.reason}\r\n`;
+}
+
+/** The upstream's fields but the hop-by-hop ones and the framing, which is written anew; order and case kept. */
+function answerFields(head: ResponseHead): string {
+  let text = '';
+  for (let i = 0; i < head.names.length; i++) {
+    const name = head.names[i];
+    const r = name.role;
+    if (
+      r !== role.endToEnd &&
+      r !== role.authorization &&
+      r !== role.host &&
+      r !== role.vault &&
+      r !== role.expect
+    )
+      continue;
+    if (head.nominated?.includes(name.lower)) continue;
+    text += `${name.name}: ${head.values[i]}\r\n`;
+  }
+  return text;
+}

@@ -1,0 +1,109 @@
+import type { AuthConfig, Service } from '../actors/vault/model.ts';
+import { type Problem, problem } from '../actors/vault/problem.ts';
+import type { Secret } from '../actors/vault/secret.ts';
+import { parseTemplate } from '../actors/vault/template.ts';
+import { Substituter } from './substitute.ts';
+
+/** A service with its credentials put in: what each of its requests carries, ready to be written. */
+export interface Rendered {
+  /** A credential is missing or can't stand where it is wanted: each request is refused with this. */
+  readonly problem: Problem | null;
+  /** `Name: value\r\n` for each field of the auth slot, latin1. */
+  readonly lines: string;
+  /** Lower-case names of the auth slot: the client's own fields of these names are dropped. */
+  readonly slots: ReadonlySet<string>;
+  readonly substituter: Substituter | null;
+  /** Credential keys that auth uses, for the audit. */
+  readonly keys: readonly string[];
+}
+
+type Credentials = ReadonlyMap<string, Secret | null>;
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
+const notInField = /[\0-\x08\x0a-\x1f\x7f]|[^\0-\xff]|^[ \t]|[ \t]$/;
+
+/** Whether a text can be a field value, byte for byte (RFC 9110 5.5): no controls, nothing above 0xFF, no outer white space. */
+export function isFieldValue(text: string): boolean {
+  return !notInField.test(text);
+}
+
+/**
+ * Puts the credentials of a vault into a service (protocol, "Auth config"). Never throws: what is missing or
+ * can't be a header value is in `problem`, and then nothing of it may be sent.
+ */
+export function render(service: Service, credentials: Credentials): Rendered {
+  const keys: string[] = [];
+  const slots = new Set<string>();
+  let lines = '';
+  let failed: Problem | null = null;
+  const take = (key: string): string => {
+    if (!keys.includes(key)) keys.push(key);
+    const value = credentials.get(key);
+    if (value === undefined || value === null) {
+      failed ??= problem(
+        'credential_not_found',
+        `The credential ${key} of the service for ${service.host} is ${value === null ? 'damaged' : 'missing'}. Tell the user that ${key} has to be added.`,
+        { key },
+      );
+      return '';
+    }
+    return value.reveal();
+  };
+  const set = (name: string, value: string): void => {
+    const lower = name.toLowerCase();
+    slots.add(lower);
+    // A CGI-like server takes both for one: neither spelling of the slot is the client's.
+    if (lower.includes('_')) slots.add(lower.replaceAll('_', '-'));
+    if (failed === null && !isFieldValue(value)) {
+      failed = problem(
+        'substitution_error',
+        `A credential of the service for ${service.host} cannot stand in the header ${name}; nothing was sent. Tell the user.`,
+      );
+    }
+    lines += `${name}: ${value}\r\n`;
+  };
+  renderAuth(service.auth, take, set, () => {
+    failed ??= problem(
+      'substitution_error',
+      `The user name of the service for ${service.host} holds a colon; nothing was sent. Tell the user.`,
+    );
+  });
+  const substituter = service.substitutions?.length
+    ? new Substituter(service.substitutions, credentials)
+    : null;
+  return { problem: failed, lines: failed === null ? lines : '', slots, substituter, keys };
+}
+
+function renderAuth(
+  auth: AuthConfig,
+  take: (key: string) => string,
+  set: (name: string, value: string) => void,
+  refuseColon: () => void,
+): void {
+  switch (auth.type) {
+    case 'bearer':
+      set('Authorization', `Bearer ${take(auth.token)}`);
+      return;
+    case 'basic': {
+      const username = take(auth.username);
+      // RFC 7617 2: a user name with a colon can't be told from its password.
+      if (username.includes(':')) refuseColon();
+      const password = auth.password === undefined ? '' : take(auth.password);
+      set('Authorization', `Basic ${Buffer.from(`${username}:${password}`, 'utf8').toString('base64')}`);
+      return;
+    }
+    case 'api-key':
+      set(auth.header ?? 'Authorization', (auth.prefix ?? '') + take(auth.key));
+      return;
+    case 'custom':
+      for (const [name, template] of Object.entries(auth.headers)) {
+        const parsed = parseTemplate(template);
+        // A stored template was checked when it came in; one that isn't well-formed injects nothing.
+        const parts = 'parts' in parsed ? parsed.parts : [];
+        set(name, parts.map((part) => (typeof part === 'string' ? part : take(part.key))).join(''));
+      }
+      return;
+    case 'passthrough':
+      return;
+  }
+}

@@ -1,0 +1,81 @@
+import net from 'node:net';
+import type { Caller } from './caller.ts';
+import { ClientConnection } from './client-connection.ts';
+import type { Lane } from './lane.ts';
+import { serverSocket } from './server-socket.ts';
+import type { Swept } from './sweep.ts';
+import { Tunnel } from './tunnel.ts';
+
+const TLS_HANDSHAKE = 0x16;
+
+export interface Listener {
+  /** Stops accepting; connections that are open go on. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Listens on the proxy port. One port takes TLS-wrapped and plain connections: the first byte tells. Each
+ * lane has a listener of its own on the same port (`reusePort`), so that the kernel spreads connections.
+ * @throws where the port can't be bound
+ */
+export function listen(
+  lane: Lane,
+  caller: Caller,
+  options: { host: string; port: number; reusePort: boolean },
+): Promise<Listener> {
+  const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>
+    accept(lane, caller, socket),
+  );
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen({ ...options, backlog: 1024 }, () => {
+      server.removeListener('error', reject);
+      // A listener that fails later (too many open files) has refused one connection, no more.
+      server.on('error', () => {});
+      resolve({ stop: () => new Promise((done) => void server.close(() => done())) });
+    });
+  });
+}
+
+function accept(lane: Lane, caller: Caller, socket: net.Socket): void {
+  lane.meters.count('connectionsOpened');
+  const sniff: Swept = {
+    deadline: lane.sweeper.now + lane.timeouts.clientTls,
+    session: null,
+    onDeadline: () => socket.destroy(),
+    onRevoked: () => {},
+  };
+  lane.sweeper.add(sniff);
+  const gone = (): void => {
+    lane.sweeper.remove(sniff);
+    socket.destroy();
+  };
+  socket.on('error', gone);
+  socket.once('end', gone);
+  socket.once('close', gone);
+  socket.once('data', (chunk: Buffer) => {
+    lane.sweeper.remove(sniff);
+    socket.removeListener('end', gone);
+    socket.removeListener('close', gone);
+    if (chunk[0] === TLS_HANDSHAKE) {
+      serverSocket(lane, socket, chunk, lane.listenerContext, (secure) => serve(lane, caller, secure));
+    } else if (!plainAllowed(lane, socket)) socket.destroy();
+    else serve(lane, caller, socket).onData(chunk);
+  });
+}
+
+function serve(lane: Lane, caller: Caller, socket: net.Socket): ClientConnection {
+  return new ClientConnection(lane, socket, {
+    tunnel: null,
+    caller,
+    onConnect: (authority, access, early) => {
+      new Tunnel(lane, socket, authority, access, early);
+    },
+  });
+}
+
+function plainAllowed(lane: Lane, socket: net.Socket): boolean {
+  if (lane.plain !== 'loopback') return lane.plain === 'always';
+  const address = socket.remoteAddress ?? '';
+  return address === '::1' || address.startsWith('127.') || address.startsWith('::ffff:127.');
+}

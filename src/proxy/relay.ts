@@ -1,0 +1,109 @@
+import type net from 'node:net';
+import type { Lane } from './lane.ts';
+import type { SessionEntry } from './lane-state.ts';
+import type { Swept } from './sweep.ts';
+import type { UpstreamUser } from './upstreams.ts';
+
+/**
+ * Bytes both ways as they come, with back-pressure: an upgraded connection, or a tunnel that is not
+ * decrypted. Half-close passes through; a broken side breaks the other; it ends with its session.
+ */
+export class Relay implements UpstreamUser, Swept {
+  deadline: number;
+  readonly session: SessionEntry;
+  bytesUp = 0;
+  bytesDown = 0;
+  readonly #lane: Lane;
+  readonly #client: net.Socket;
+  readonly #upstream: net.Socket;
+  readonly #onEnd: () => void;
+  #ended = false;
+
+  /** @param onEnd called once, when both sides are done */
+  constructor(
+    lane: Lane,
+    client: net.Socket,
+    upstream: net.Socket,
+    session: SessionEntry,
+    onEnd: () => void,
+  ) {
+    this.#lane = lane;
+    this.#client = client;
+    this.#upstream = upstream;
+    this.session = session;
+    this.#onEnd = onEnd;
+    this.deadline = lane.sweeper.now + lane.timeouts.relay;
+  }
+
+  /** The upstream's events come through `UpstreamUser`; the client's are taken here. */
+  start(fromClient: Buffer, fromUpstream: Buffer): void {
+    this.#lane.sweeper.add(this);
+    const client = this.#client;
+    client.on('data', (chunk: Buffer) => this.#onClientData(chunk));
+    client.on('end', () => this.#upstream.end());
+    client.on('drain', () => this.#upstream.resume());
+    client.on('error', () => {});
+    client.on('close', () => {
+      this.#upstream.destroy();
+      this.#end();
+    });
+    if (fromClient.length > 0) this.#onClientData(fromClient);
+    if (fromUpstream.length > 0) this.onUpstreamData(fromUpstream);
+    client.resume();
+    this.#upstream.resume();
+    if (client.destroyed) this.onRevoked();
+    else if (client.readableEnded) this.#upstream.end();
+  }
+
+  #onClientData(chunk: Buffer): void {
+    if (this.#upstream.destroyed) return;
+    this.bytesUp += chunk.length;
+    this.#touch();
+    if (!this.#upstream.write(chunk)) this.#client.pause();
+  }
+
+  onUpstreamData(chunk: Buffer): void {
+    this.bytesDown += chunk.length;
+    this.#touch();
+    if (!this.#client.write(chunk)) this.#upstream.pause();
+  }
+
+  onUpstreamEnd(): void {
+    this.#client.end();
+  }
+
+  onUpstreamDrain(): void {
+    this.#client.resume();
+  }
+
+  onUpstreamClose(): void {
+    // What was received has been written; a clean end lets it drain, anything else cuts it off.
+    if (!this.#client.writableEnded) this.#client.destroy();
+    else {
+      // The client need not close for its part: it is given as long as for the next piece of a body.
+      this.deadline = this.#lane.sweeper.now + this.#lane.timeouts.body;
+      this.#client.resume();
+    }
+  }
+
+  onDeadline(): void {
+    this.onRevoked();
+  }
+
+  onRevoked(): void {
+    this.#client.destroy();
+    this.#upstream.destroy();
+    this.#end();
+  }
+
+  #touch(): void {
+    this.deadline = this.#lane.sweeper.now + this.#lane.timeouts.relay;
+  }
+
+  #end(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#lane.sweeper.remove(this);
+    this.#onEnd();
+  }
+}

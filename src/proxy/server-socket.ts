@@ -1,0 +1,47 @@
+import type net from 'node:net';
+import tls from 'node:tls';
+import { alpnHttp1 } from './alpn.ts';
+import type { Lane } from './lane.ts';
+import type { Swept } from './sweep.ts';
+
+/**
+ * The server's side of a TLS handshake on a connection whose first bytes were read already: the proxy
+ * listener's own TLS, or the intercepted one inside a tunnel. `ready` gets the decrypted side.
+ */
+export function serverSocket(
+  lane: Lane,
+  socket: net.Socket,
+  early: Buffer,
+  secureContext: tls.SecureContext,
+  ready: (socket: tls.TLSSocket) => void,
+): void {
+  socket.pause();
+  if (early.length > 0) socket.unshift(early);
+  const secure = new tls.TLSSocket(socket, {
+    isServer: true,
+    secureContext,
+    ALPNProtocols: alpnHttp1,
+    allowHalfOpen: true,
+  } as tls.TLSSocketOptions);
+  const handshake: Swept = {
+    deadline: lane.sweeper.now + lane.timeouts.clientTls,
+    session: null,
+    onDeadline: () => secure.destroy(),
+    onRevoked: () => {},
+  };
+  lane.sweeper.add(handshake);
+  const drop = (): void => {
+    lane.sweeper.remove(handshake);
+    secure.destroy();
+  };
+  secure.on('error', drop);
+  secure.once('end', drop);
+  secure.once('close', drop);
+  secure.once('secure', () => {
+    lane.sweeper.remove(handshake);
+    secure.removeListener('end', drop);
+    secure.removeListener('close', drop);
+    ready(secure);
+    secure.resume();
+  });
+}

@@ -1,0 +1,234 @@
+import type net from 'node:net';
+import type { Authority } from '../actors/vault/authority.ts';
+import { statusOf } from '../actors/vault/problem.ts';
+import { Accumulator } from './accumulator.ts';
+import { limitOf } from './caller.ts';
+import { ClientConnection } from './client-connection.ts';
+import { readClientHello, unrecognizedName } from './client-hello.ts';
+import type { Lane } from './lane.ts';
+import type { Access, SessionEntry } from './lane-state.ts';
+import { admit } from './plan.ts';
+import { Relay } from './relay.ts';
+import { serverSocket } from './server-socket.ts';
+import type { Swept } from './sweep.ts';
+import { type Upstream, upstreamKey } from './upstreams.ts';
+
+const TLS_HANDSHAKE = 0x16;
+/** A method of HTTP and the space behind it: what tells cleartext HTTP from anything else that begins with letters. */
+const requestStart = /^[A-Z]{1,20} /;
+
+/**
+ * An open CONNECT tunnel before it is known what goes through it: TLS is intercepted (or relayed, where the
+ * vault says so), cleartext HTTP is served as HTTP, anything else is relayed only where the policy lets
+ * unmatched hosts through and the host has no service.
+ */
+export class Tunnel implements Swept {
+  deadline: number;
+  readonly session: SessionEntry;
+  readonly #lane: Lane;
+  readonly #socket: net.Socket;
+  readonly #authority: Authority;
+  readonly #access: Access;
+  readonly #early = new Accumulator();
+  #done = false;
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#early.push(chunk);
+    this.#sniff();
+  };
+  readonly #onClose = (): void => {
+    this.#leave();
+    this.#socket.destroy();
+  };
+
+  constructor(lane: Lane, socket: net.Socket, authority: Authority, access: Access, early: Buffer) {
+    this.#lane = lane;
+    this.#socket = socket;
+    this.#authority = authority;
+    this.#access = access;
+    this.session = access.session;
+    lane.meters.count('tunnelsOpened');
+    this.deadline = lane.sweeper.now + lane.timeouts.clientTls;
+    lane.sweeper.add(this);
+    socket.on('data', this.#onData);
+    socket.on('end', this.#onClose);
+    socket.on('close', this.#onClose);
+    if (early.length > 0) this.#onData(early);
+    if (!this.#done) socket.resume();
+  }
+
+  #sniff(): void {
+    const bytes = this.#early.view();
+    if (bytes[0] !== TLS_HANDSHAKE) {
+      const text = bytes.latin1Slice(0, Math.min(24, bytes.length));
+      if (requestStart.test(text)) this.#serve('http');
+      else if (!/^[A-Z]{1,20}$/.test(text)) this.#relay(false);
+      return;
+    }
+    const hello = readClientHello(bytes);
+    if (hello.kind === 'incomplete') return;
+    if (hello.kind === 'malformed') {
+      this.#drop();
+      return;
+    }
+    const { host, literal } = this.#authority;
+    const vault = this.#access.vault;
+    this.#lane.gate();
+    if (vault.settings.unmatched_tls === 'tunnel') {
+      const matched = vault.match(host, this.#authority.port, literal !== 0);
+      const target = { scheme: 'https' as const, authority: this.#authority };
+      // A refusal is answered inside the tunnel, with its body: only what may pass is left undecrypted.
+      if (matched === undefined && admit(vault, target, matched, this.#lane) === null) {
+        this.#relay(true);
+        return;
+      }
+    }
+    // The CONNECT authority is the only target: a handshake for another name gets no certificate.
+    if (hello.serverName !== null && (literal !== 0 || hello.serverName !== host)) {
+      if (literal === 0 || hello.serverName !== bareHost(this.#authority)) {
+        this.#leave();
+        this.#socket.end(unrecognizedName);
+        this.#socket.on('error', () => {});
+        this.#socket.on('end', () => this.#socket.destroy());
+        this.#socket.resume();
+        return;
+      }
+    }
+    this.#intercept();
+  }
+
+  #intercept(): void {
+    const bytes = this.#leave();
+    const socket = this.#socket;
+    socket.pause();
+    socket.on('error', () => {});
+    this.#lane.leaf(bareHost(this.#authority)).then(
+      (secureContext) => {
+        if (socket.destroyed) return;
+        serverSocket(this.#lane, socket, bytes, secureContext, (inner) => this.#attach(inner, 'https'));
+      },
+      // Without a leaf there is no way to say more than this to a client that waits for a handshake.
+      () => socket.destroy(),
+    );
+  }
+
+  #serve(scheme: 'http' | 'https'): void {
+    const bytes = this.#leave();
+    const connection = this.#attach(this.#socket, scheme);
+    if (bytes.length > 0) connection.onData(bytes);
+    this.#socket.resume();
+  }
+
+  #attach(socket: net.Socket, scheme: 'http' | 'https'): ClientConnection {
+    const target = { scheme, authority: this.#authority };
+    return new ClientConnection(this.#lane, socket, {
+      tunnel: { target, access: this.#access },
+      caller: null,
+      onConnect: null,
+    });
+  }
+
+  /** Relays the tunnel as it is. `tls`: what goes through it is TLS, so that the policy for such tunnels allowed it. */
+  #relay(isTls: boolean): void {
+    const lane = this.#lane;
+    const { vault, session, slot } = this.#access;
+    const authority = this.#authority;
+    const target = { scheme: 'https' as const, authority };
+    const startedAt = performance.now();
+    const time = Date.now();
+    const bytes = this.#leave();
+    this.#socket.pause();
+    this.#socket.on('error', () => {});
+    let relay: Relay | null = null;
+    let taken = false;
+    const record = (status: number, error: string | null): void => {
+      if (taken) lane.limits.release(slot);
+      taken = false;
+      lane.record({
+        time,
+        requestId: lane.requestId(),
+        vault: vault.name,
+        actor: `${session.kind}:${session.id}`,
+        label: session.label,
+        method: 'CONNECT',
+        scheme: 'tcp',
+        host: `${authority.host}:${authority.port}`,
+        path: '',
+        service: null,
+        keys: [],
+        status,
+        error,
+        bytesIn: relay?.bytesUp ?? 0,
+        bytesOut: relay?.bytesDown ?? 0,
+        milliseconds: performance.now() - startedAt,
+      });
+    };
+    const refuse = (code: Parameters<typeof statusOf>[0]): void => {
+      record(statusOf(code), code);
+      this.#socket.destroy();
+    };
+    const wait = lane.limits.take(slot, limitOf(lane.defaultLimit, vault.settings), lane.micros());
+    if (wait > 0) {
+      refuse('rate_limited');
+      return;
+    }
+    taken = true;
+    const matched = vault.match(authority.host, authority.port, authority.literal !== 0);
+    const refused = admit(vault, target, matched, lane);
+    if (refused !== null) refuse(refused.code);
+    else if (matched !== undefined && !isTls) refuse('invalid_request');
+    else if (!lane.audit.healthy) refuse('audit_unavailable');
+    else {
+      lane.upstreams.dialler.resolve(session, authority, (vetted) => {
+        if ('code' in vetted) {
+          refuse(vetted.code);
+          return;
+        }
+        const plain = { scheme: 'http' as const, authority };
+        lane.upstreams.open(
+          `${upstreamKey(vault.id, plain)} relay`,
+          plain,
+          vetted,
+          (result: Upstream | { code: 'upstream_unreachable' | string }) => {
+            if ('code' in result) {
+              refuse(result.code as 'upstream_unreachable');
+              return;
+            }
+            relay = new Relay(lane, this.#socket, result.socket, session, () => record(200, null));
+            result.user = relay;
+            relay.start(bytes, Buffer.alloc(0));
+          },
+        );
+      });
+    }
+  }
+
+  /** Lets go of the socket; returns what was read of it. */
+  #leave(): Buffer {
+    if (this.#done) return Buffer.alloc(0);
+    this.#done = true;
+    this.#lane.sweeper.remove(this);
+    this.#socket.removeListener('data', this.#onData);
+    this.#socket.removeListener('end', this.#onClose);
+    this.#socket.removeListener('close', this.#onClose);
+    return this.#early.take();
+  }
+
+  #drop(): void {
+    this.#leave();
+    this.#socket.destroy();
+  }
+
+  onDeadline(): void {
+    this.#drop();
+  }
+
+  onRevoked(): void {
+    this.#drop();
+  }
+}
+
+/** The host as certificates and server names have it: IPv6 without its brackets. */
+function bareHost(authority: Authority): string {
+  return authority.literal === 6 ? authority.host.slice(1, -1) : authority.host;
+}

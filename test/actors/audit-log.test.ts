@@ -1,0 +1,246 @@
+import { createHash } from 'node:crypto';
+import * as fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import t from 'tap';
+import { type AuditLog, type AuditLogOptions, openAuditLog } from '../../src/actors/audit-log.ts';
+import type { AuditQuery } from '../../src/actors/audit-read.ts';
+import { verifyAuditLog } from '../../src/actors/audit-verify.ts';
+import { manualClock, systemClock } from '../../src/actors/core/clock.ts';
+
+const base = fs.mkdtempSync(join(tmpdir(), 'broker-audit-'));
+t.teardown(() => fs.rmSync(base, { recursive: true }));
+const fresh = () => fs.mkdtempSync(join(base, 'data-'));
+
+const start = Date.UTC(2026, 0, 31, 9);
+const day = 24 * 3_600_000;
+const at = (ms: number) => new Date(ms).toISOString();
+
+/** Paths of the segments, oldest first. */
+const files = (dir: string) => {
+  const names = fs.readdirSync(join(dir, 'audit')).sort((a, b) => a.slice(-15).localeCompare(b.slice(-15)));
+  return names.map((name) => join(dir, 'audit', name));
+};
+
+function open(dir: string, options: Partial<AuditLogOptions> = {}): AuditLog {
+  return openAuditLog(dir, { clock: systemClock, ...options });
+}
+
+async function records(log: AuditLog, query: AuditQuery = {}): Promise<string[]> {
+  const all: string[] = [];
+  for await (const line of log.read(query)) all.push(line);
+  return all;
+}
+
+const line = (n: number) => JSON.stringify({ time: at(start), vault: 'default', n });
+const batch = (...numbers: number[]) => numbers.map((n) => `${line(n)}\n`).join('');
+
+t.test('what is written can be read and checked', async (t) => {
+  const dir = fresh();
+  const log = open(dir);
+  log.append(batch(1, 2));
+  log.append(batch(3));
+  t.strictSame(await records(log), [line(1), line(2), line(3)]);
+  log.close();
+  const [file, ...more] = files(dir);
+  t.equal(more.length, 0);
+  t.equal(fs.statSync(file).mode & 0o777, 0o600);
+  t.equal(fs.statSync(join(dir, 'audit')).mode & 0o777, 0o700);
+
+  // The documented format, computed here from its description.
+  const [header, one, two, first, three, second] = fs.readFileSync(file, 'utf8').split('\n');
+  const zero = '0'.repeat(64);
+  t.match(JSON.parse(header), { segment: { version: 1, seq: 1, batch: 1, prev: zero } });
+  const sha = (prev: string, ...lines: string[]) => {
+    const octets = [Buffer.from(prev, 'hex'), Buffer.from(`${lines.join('\n')}\n`)];
+    return createHash('sha256').update(Buffer.concat(octets)).digest('hex');
+  };
+  const hash = sha(zero, header, one, two);
+  t.strictSame(JSON.parse(first), { chain: { seq: 1, count: 3, prev: zero, hash } });
+  const head = { seq: 2, hash: sha(hash, three) };
+  t.strictSame(JSON.parse(second), { chain: { seq: 2, count: 1, prev: hash, hash: head.hash } });
+  t.strictSame(await verifyAuditLog(dir), { ok: true, segments: 1, records: 3, head });
+});
+
+t.test('a log that is opened again goes on in its last segment', async (t) => {
+  const dir = fresh();
+  open(dir).close();
+  t.strictSame(await verifyAuditLog(dir), { ok: true, segments: 0, records: 0, head: null }, 'none yet');
+  for (const n of [1, 2, 3]) {
+    const log = open(dir);
+    log.append(line(n));
+    log.close();
+  }
+  t.match(await verifyAuditLog(dir), { ok: true, segments: 1, records: 3, head: { seq: 3 } });
+});
+
+/** Two segments, three batches, closed. */
+function sample(): { dir: string; paths: string[]; whole: Buffer[] } {
+  const dir = fresh();
+  const log = open(dir, { maxBytes: 900 });
+  log.append(batch(1, 2));
+  log.append(batch(3));
+  log.append(batch(4, 5));
+  log.close();
+  const paths = files(dir);
+  return { dir, paths, whole: paths.map((path) => fs.readFileSync(path)) };
+}
+
+t.test('every change of a single octet is found', async (t) => {
+  const { dir, paths, whole } = sample();
+  t.equal(paths.length, 2);
+  t.match(await verifyAuditLog(dir), { ok: true, segments: 2, records: 5 });
+  const place = fc
+    .nat({ max: 1 })
+    .chain((file) => fc.tuple(fc.constant(file), fc.nat({ max: whole[file].length - 1 })));
+  await fc.assert(
+    fc.asyncProperty(place, fc.integer({ min: 1, max: 255 }), async ([file, offset], mask) => {
+      const bytes = Buffer.from(whole[file]);
+      bytes[offset] ^= mask;
+      fs.writeFileSync(paths[file], bytes);
+      const { ok, firstBad } = await verifyAuditLog(dir);
+      fs.writeFileSync(paths[file], whole[file]);
+      return !ok && firstBad !== undefined && paths.some((path) => path.endsWith(firstBad.file));
+    }),
+    { numRuns: 400 },
+  );
+  t.match(await verifyAuditLog(dir), { ok: true });
+});
+
+t.test('what is left out, repeated or exchanged is found, and where', async (t) => {
+  const { dir, paths, whole } = sample();
+  const lines = whole[0].toString().trimEnd().split('\n');
+  const damaged = async (changed: string[]) => {
+    fs.writeFileSync(paths[0], `${changed.join('\n')}\n`);
+    return (await verifyAuditLog(dir)).firstBad;
+  };
+  const file = paths[0].split('/').at(-1);
+  t.match(await damaged(lines.toSpliced(1, 1)), { file, line: 1, reason: /lines of this batch are not/ });
+  t.match(await damaged(lines.toSpliced(4, 2)), { line: 1, reason: /does not go on from the one before/ });
+  t.match(await damaged([...lines, ...lines.slice(4)]), { file, line: 7, reason: /batch 3 is expected/ });
+  const forked = lines[5].replace(
+    /"prev":"[0-9a-f]/,
+    (prev) => `${prev.slice(0, -1)}${prev.endsWith('0') ? 1 : 0}`,
+  );
+  t.match(await damaged([...lines.slice(0, 5), forked]), { file, line: 5, reason: /does not go on/ });
+  t.match(await damaged([...lines.slice(0, 4), lines[5], lines[4]]), { file, line: 5 });
+  t.match(await damaged(lines.slice(1)), { file, line: 1, reason: /header/ });
+  fs.writeFileSync(paths[0], whole[1]);
+  t.match((await verifyAuditLog(dir)).firstBad, { file, line: 1, reason: /another file/ });
+});
+
+t.test('what a crash tore is cut off, noted, and the chain goes on', async (t) => {
+  const { paths, whole } = sample();
+  const name = paths[1].split('/').at(-1) as string;
+  const sizes = Array.from({ length: whole[1].length }, (_, size) => size);
+  for (const size of sizes.filter((size) => size % 11 === 0 || size > whole[1].length - 5)) {
+    const copy = fresh();
+    fs.mkdirSync(join(copy, 'audit'));
+    fs.writeFileSync(join(copy, 'audit', paths[0].split('/').at(-1) as string), whole[0]);
+    fs.writeFileSync(join(copy, 'audit', name), whole[1].subarray(0, size));
+    const log = open(copy);
+    log.append(batch(6));
+    const found = await records(log);
+    log.close();
+    const note = { event: 'audit.recovered', segment: name, cut_bytes: size };
+    const notes = found.splice(3, found.length - 4).map((text) => JSON.parse(text));
+    t.strictSame(found, [line(1), line(2), line(3), line(6)], `cut at ${size}`);
+    t.match(notes, size === 0 ? [] : [note]);
+    t.equal(notes.length, size === 0 ? 0 : 1);
+    t.match(await verifyAuditLog(copy), { ok: true, records: 4 + notes.length });
+    fs.rmSync(copy, { recursive: true });
+  }
+});
+
+t.test('a last batch is cut whose chain line reached the disk before its lines', async (t) => {
+  const { dir, paths, whole } = sample();
+  fs.rmSync(paths[1]);
+  const holed = Buffer.from(whole[0]);
+  const third = holed.indexOf(line(3));
+  fs.writeFileSync(paths[0], holed.fill(0, third, third + 20));
+  fs.appendFileSync(paths[0], Buffer.alloc(4096));
+  const log = open(dir);
+  t.match(await records(log), [line(1), line(2), /audit\.recovered/]);
+  log.close();
+  t.match(await verifyAuditLog(dir), { ok: true });
+});
+
+t.test('segments are closed by size and by age', async (t) => {
+  const dir = fresh();
+  const clock = manualClock(start);
+  const log = open(dir, { clock, maxBytes: 4096 });
+  for (let n = 0; n < 100; n++) log.append(batch(n));
+  const bySize = files(dir);
+  t.ok(bySize.length > 3 && bySize.every((path) => fs.statSync(path).size <= 4096), `${bySize.length} files`);
+  await clock.advance(day - 1);
+  log.append(batch(100));
+  t.equal(files(dir).length, bySize.length, 'not a day old');
+  await clock.advance(1);
+  log.append(batch(101));
+  const all = files(dir);
+  t.equal(all.length, bySize.length + 1, 'a day old');
+  t.match(all.at(-1), `/20260201T090000000Z-${String(all.length).padStart(8, '0')}.ndjson`);
+  log.append(`{"long":"${'x'.repeat(10_000)}"}\n`);
+  log.close();
+  t.match(await verifyAuditLog(dir), { ok: true, segments: all.length + 1, records: 103 });
+});
+
+t.test('retention deletes whole old segments, and the rest can be checked', async (t) => {
+  const bySize = fresh();
+  const log = open(bySize, { maxBytes: 4096, retainBytes: 12_288 });
+  for (let n = 0; n < 200; n++) log.append(batch(n));
+  log.close();
+  const kept = files(bySize);
+  t.ok(kept.length >= 2 && kept.reduce((sum, path) => sum + fs.statSync(path).size, 0) <= 12_288);
+  const verdict = await verifyAuditLog(bySize);
+  t.match(verdict, { ok: true, segments: kept.length, head: { seq: 200 } });
+  fs.rmSync(kept[1]);
+  t.match((await verifyAuditLog(bySize)).firstBad, { reason: /missing/ }, 'one from the middle is missed');
+
+  const byAge = fresh();
+  const clock = manualClock(start);
+  const aged = open(byAge, { clock, retainDays: 3 });
+  for (let n = 0; n < 10; n++) {
+    aged.append(batch(n));
+    await clock.advance(day);
+  }
+  t.strictSame(await records(aged), [5, 6, 7, 8, 9].map(line), 'what may still be three days old');
+  aged.close();
+  t.match(await verifyAuditLog(byAge), { ok: true });
+});
+
+t.test('a query gives the newest records that match, newest last', async (t) => {
+  const dir = fresh();
+  const clock = manualClock(start);
+  const log = open(dir, { clock, maxBytes: 100_000 });
+  const vaults = ['default', 'bücher', 'third'];
+  // Long enough for several pieces a file, with characters of several octets on their borders.
+  const written = Array.from({ length: 3000 }, (_, n) => {
+    const path = '/é€😀'.repeat(n === 1500 ? 20_000 : n % 17);
+    return JSON.stringify({ time: at(start + n * 1000), vault: vaults[n % 3], n, path });
+  });
+  for (const [n, one] of written.entries()) {
+    await clock.advance(n % 100 === 0 ? 100_000 : 0);
+    log.append(`${one}\n`);
+  }
+  t.ok(files(dir).length > 3);
+  t.strictSame(await records(log, { limit: 2000 }), written.slice(-2000));
+  await fc.assert(
+    fc.asyncProperty(
+      fc.option(fc.constantFrom(...vaults, 'none'), { nil: undefined }),
+      fc.option(fc.integer({ min: -10, max: 3010 }), { nil: undefined }),
+      fc.option(fc.oneof(fc.nat({ max: 20 }), fc.nat({ max: 4000 })), { nil: undefined }),
+      async (vault, second, limit) => {
+        const since = second === undefined ? undefined : start + second * 1000;
+        const wanted = written.filter((one, n) => {
+          return (vault === undefined || JSON.parse(one).vault === vault) && n >= (second ?? 0);
+        });
+        const newest = limit === undefined ? wanted : wanted.slice(Math.max(0, wanted.length - limit));
+        t.strictSame(await records(log, { vault, since, limit }), newest);
+      },
+    ),
+    { numRuns: 30 },
+  );
+  log.close();
+});

@@ -1,0 +1,343 @@
+/** Operators, their sign-in, the CA's rotation and the audit commands, over whole processes. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import tls from 'node:tls';
+import t from 'tap';
+import { openAuditLog } from '../../src/actors/audit-log.ts';
+import { manualClock } from '../../src/actors/core/clock.ts';
+import {
+  type Broker,
+  collect,
+  launcher,
+  run,
+  start,
+  startBroker,
+  temporary,
+  until,
+} from '../support/broker.ts';
+import { reaching, startUpstream } from '../support/tls-upstream.ts';
+import { openTunnel, rootOf } from '../support/tunnel.ts';
+
+const password = 'correct horse battery';
+
+/** Of the first three tests; the third ends it. */
+const shared = await startBroker(t);
+
+t.test('operators by the command line: made, given a password, signed in, removed', async (t) => {
+  const broker = shared;
+  const command = (args: string[], stdin = '', token?: string) =>
+    broker.command(args, { stdin, env: token === undefined ? {} : { BROKER_OPERATOR_TOKEN: token } });
+  const login = (name: string, secret: string) =>
+    command(['login', '--name', name, '--stdin'], `${secret}\n`);
+
+  t.match(await command(['operator', 'create', 'ann', '--vault', 'none']), {
+    code: 1,
+    stderr: /no vault of this name/,
+  });
+  t.match(await command(['operator', 'create', 'ann']), { code: 0, stderr: /operator passwd ann/ });
+  t.match(await command(['operator', 'create', 'ann']), { code: 1, stderr: /already/ });
+  t.match(await command(['operator', 'create', 'x', '--role', 'owner', '--vault', 'default']), { code: 2 });
+  t.match(await command(['operator', 'passwd', 'ann', '--stdin'], ''), { code: 1, stderr: /a line each/ });
+  t.match(await command(['operator', 'passwd', 'ann']), { code: 2, stderr: /no terminal/ });
+  t.match(await command(['operator', 'passwd', 'ann', '--stdin'], `${password}\n`), { code: 0, stdout: '' });
+
+  const signedIn = await login('ann', password);
+  t.match(signedIn, { code: 0, stdout: /^brk_opr_[0-9a-f]{72}\n$/, stderr: /BROKER_OPERATOR_TOKEN/ });
+  const ann = signedIn.stdout.trim();
+  t.equal(
+    (await command(['operator', 'list'], '', ann)).stdout,
+    'NAME  ROLE   VAULTS\nann   admin  default\n',
+  );
+  t.match((await command(['operator', 'list'])).stdout, /^owner {2}owner {2}\(all\)$/m);
+  t.match(await command(['operator', 'create', 'eve'], '', ann), { code: 1, stderr: /owner/ });
+  t.match(await command(['operator', 'remove', 'owner']), { code: 1, stderr: /can't be removed/ });
+  const change = ['operator', 'passwd', '--stdin'];
+  t.match(await command(change, `wrong\n${password} 2\n`, ann), {
+    code: 1,
+    stderr: /current password is wrong/,
+  });
+  t.match(await command(change, `${password}\n${password} 2\n`, ann), { code: 0, stderr: /of ann/ });
+  t.equal((await command(['operator', 'remove', 'ann'])).code, 0);
+  t.match(await command(['operator', 'list'], '', ann), { code: 1, stderr: /does not accept the token/ });
+  t.match(await login('ann', `${password} 2`), { code: 1 });
+
+  const { stdout, stderr } = broker.printed();
+  t.notMatch(stdout + stderr + JSON.stringify(await broker.audit()), password);
+});
+
+t.test('a link from the command line signs a browser in, once, over a whole process', async (t) => {
+  const broker = shared;
+  const { code, stdout } = await broker.command(['login']);
+  t.equal(code, 0);
+  const link = new URL(stdout.trim());
+  t.equal(link.origin, broker.address);
+  const page = await fetch(link);
+  t.match([page.status, page.headers.get('set-cookie')], [200, null]);
+  const post = (fields: Record<string, string>, headers: Record<string, string> = {}) =>
+    fetch(`${broker.address}/login`, {
+      method: 'POST',
+      redirect: 'manual',
+      headers: { origin: broker.address, ...headers },
+      body: new URLSearchParams(fields),
+    });
+  const token = link.searchParams.get('token') ?? '';
+  const signedIn = await post({ token });
+  const cookie = signedIn.headers.get('set-cookie')?.split(';')[0] ?? '';
+  t.match([signedIn.status, cookie], [303, /^broker_session=brk_opr_/]);
+  t.equal((await fetch(`${broker.address}/v1/vaults`, { headers: { cookie } })).status, 200);
+  t.equal((await post({ token })).status, 410);
+});
+
+/** util-linux's `script` gives a command a terminal; other systems' takes other arguments. */
+function hasTerminal(): boolean {
+  try {
+    return execFileSync('script', ['--version'], { encoding: 'utf8' }).includes('util-linux');
+  } catch {
+    return false;
+  }
+}
+
+t.test(
+  'on a terminal: asked for twice, and at the start',
+  { skip: !hasTerminal() && 'no util-linux script(1)' },
+  async (t) => {
+    const broker = shared;
+    const onTerminal = (args: string[]) => {
+      const words = [launcher, ...args].map((word) => `'${word}'`).join(' ');
+      const env = { BROKER_ADDR: broker.address, BROKER_DATA_DIR: broker.directory };
+      const child = start('script', ['-qec', words, '/dev/null'], { env });
+      t.teardown(() => child.kill('SIGKILL'));
+      return { ...collect(child), type: (keys: string) => child.stdin?.write(keys) };
+    };
+    const answer = async (args: string[], answers: [RegExp, string][]) => {
+      const terminal = onTerminal(args);
+      for (const [question, keys] of answers) {
+        await until(() => question.test(terminal.printed().stdout), String(question));
+        terminal.type(keys);
+      }
+      const ran = await terminal.ended;
+      t.notMatch(ran.stdout, 'horse', 'not echoed');
+      return ran;
+    };
+    const twice = (again: string): [RegExp, string][] => [
+      [/New master password: /, `${password}\r`],
+      [/New master password, again: /, `${again}\r`],
+    ];
+    t.match(await answer(['master-password', 'set'], twice('other horse')), {
+      code: 1,
+      stdout: /not the same/,
+    });
+    t.match(await answer(['master-password', 'set'], twice(password)), {
+      code: 0,
+      stdout: /Set the master password/,
+    });
+    broker.process.kill('SIGTERM');
+    await broker.ended;
+
+    const args = [
+      'server',
+      '--data-dir',
+      broker.directory,
+      '--port',
+      '0',
+      '--proxy-port',
+      '0',
+      '--workers',
+      '1',
+    ];
+    const wrong = await answer(args, [[/Master password: /, 'wrong horse\r']]);
+    t.match(wrong, { code: 1, stdout: /password is wrong/ });
+    const server = onTerminal(args);
+    await until(() => /Master password: /.test(server.printed().stdout), 'the question');
+    server.type(`${password}\r`);
+    await until(() => /broker is ready/.test(server.printed().stdout), 'the broker is ready');
+    server.type('\x03');
+    t.match(await server.ended, { code: 0 });
+  },
+);
+
+/** Whether a client that trusts these roots gets through the listener's TLS, and through a tunnel. */
+async function trusts(broker: Broker, roots: string, target: { token: string; host: string; port: number }) {
+  const listener = await new Promise<boolean>((resolve) => {
+    const socket = tls.connect({
+      port: broker.proxyPort,
+      host: '127.0.0.1',
+      servername: 'localhost',
+      ca: roots,
+    });
+    socket.once('secureConnect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', () => resolve(false));
+  });
+  // More than one: the kernel deals them out over the lanes, and each has leaves of its own.
+  const statuses = new Set<number | undefined>();
+  for (let i = 0; i < 8; i++) {
+    const tunnel = await openTunnel(broker, roots, target).catch(() => null);
+    statuses.add((await tunnel?.request('/'))?.status);
+    tunnel?.close();
+  }
+  return { listener, leaf: statuses.has(200) && (statuses.size === 1 || 'on one lane only') };
+}
+
+const yes = { listener: true, leaf: true };
+const no = { listener: false, leaf: false };
+
+t.test('the CA is rotated under running lanes, and a kill loses nothing of it', async (t) => {
+  const upstream = await startUpstream(t);
+  const reach = reaching(t);
+  const directory = join(temporary(t), 'data');
+  let broker = await startBroker(t, { ...reach, directory });
+  const target = { token: await broker.session(), host: 'api.test', port: upstream.port };
+  const old = await rootOf(broker);
+  t.same(await trusts(broker, old, target), yes);
+
+  const rotated = await broker.command(['ca', 'rotate', '--overlap', '30d']);
+  t.match(rotated, { code: 0, stderr: /It signs from 20/ });
+  t.match(await broker.command(['ca', 'rotate']), { code: 1, stderr: /--now/ });
+  t.match(await broker.command(['ca', 'rotate', '--now', '--overlap', '1d']), { code: 2 });
+  const both = await rootOf(broker);
+  t.equal(both.match(/BEGIN CERT/g)?.length, 2);
+  t.ok(both.startsWith(old), 'the one that signs comes first');
+  const next = both.slice(old.length);
+  const shown = JSON.parse((await broker.command(['ca', 'show', '--json'])).stdout);
+  t.match(shown, { subject: String, next: { subject: String, signs_from: String } });
+  t.same(await trusts(broker, old, target), yes, 'the old one signs on');
+  t.same(await trusts(broker, next, target), no);
+
+  broker.process.kill('SIGKILL');
+  await broker.ended;
+  broker = await startBroker(t, { ...reach, directory });
+  t.equal(await rootOf(broker), both, 'a restart keeps both');
+  t.same(await trusts(broker, old, target), yes);
+
+  t.match(await broker.command(['ca', 'rotate', '--now']), { code: 0 });
+  t.equal(await rootOf(broker), next + old);
+  // The listener's own certificate follows within a sweep; the leaf that the lanes had for this host, at once.
+  t.match(await trusts(broker, next, target), { leaf: true });
+  await until(
+    async () => (await trusts(broker, next, target)).listener,
+    'the listener has its new certificate',
+    5,
+  );
+  t.same(await trusts(broker, old, target), no);
+  t.match(JSON.parse((await broker.command(['ca', 'show', '--json'])).stdout), {
+    sha256: shown.next.sha256,
+    previous: { sha256: shown.sha256 },
+  });
+  const deeds = (await broker.audit()).filter(({ action }) => action === 'ca.rotate');
+  t.match(deeds, [{ sha256: shown.next.sha256, actor: 'operator:owner' }, { sha256: shown.next.sha256 }]);
+  for (const { bytes } of readdirSync(directory)
+    .filter((name) => name.endsWith('.mdb'))
+    .map((name) => ({ bytes: readFileSync(join(directory, name)) }))) {
+    t.notOk(bytes.includes('PRIVATE KEY'), 'keys are sealed');
+  }
+  const admin = await broker.api('POST', '/v1/operators', { body: { name: 'ann', password } });
+  t.equal(admin.status, 201);
+  const { body } = await broker.api<{ token: string }>('POST', '/v1/login', {
+    body: { name: 'ann', password },
+  });
+  t.equal((await broker.api('POST', '/v1/ca/rotate', { token: body.token, body: {} })).status, 403);
+  t.equal((await broker.api('POST', '/v1/ca/rotate', { body: { overlap_seconds: -1 } })).status, 400);
+});
+
+t.test('audit: tail, follow, export, verify', async (t) => {
+  const broker = await startBroker(t);
+  const folder = temporary(t);
+  await broker.api('POST', '/v1/vaults', { body: { name: 'one' } });
+  await until(async () => (await broker.audit()).length > 0, 'the first record');
+
+  const child = start(launcher, ['audit', 'tail', '--follow', '--json', '-n', '1'], {
+    env: { BROKER_ADDR: broker.address, BROKER_DATA_DIR: broker.directory },
+  });
+  t.teardown(() => child.kill('SIGKILL'));
+  const tail = collect(child);
+  const followed = () =>
+    tail
+      .printed()
+      .stdout.split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line));
+  await until(() => followed().length > 0, 'what was there');
+  const names = Array.from({ length: 20 }, (_, i) => `v-${i}`);
+  for (const name of names) await broker.api('POST', '/v1/vaults', { body: { name } });
+  await until(() => followed().length > names.length, 'what came since');
+  t.same(
+    followed().map(({ vault }) => vault),
+    ['one', ...names],
+    'each once, in order',
+  );
+
+  const since = (await broker.audit()).find(({ vault }) => vault === 'v-5')?.time as string;
+  const until_ = (await broker.audit()).find(({ vault }) => vault === 'v-10')?.time as string;
+  const file = join(folder, 'out.ndjson');
+  const exported = await broker.command(['audit', 'export', '--since', since, '--until', until_, '-o', file]);
+  t.equal(exported.code, 0, exported.stderr);
+  t.equal(statSync(file).mode & 0o777, 0o600);
+  const lines = readFileSync(file, 'utf8')
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  t.match([lines.at(0).vault, lines.at(-1).vault], ['v-5', 'v-9']);
+  const one = await broker.command(['audit', 'export', '--vault', 'v-3']);
+  t.match(JSON.parse(one.stdout), { vault: 'v-3' });
+  t.match(await broker.command(['audit', 'export', '--since', 'yesterday']), { code: 2 });
+
+  const good = await broker.command(['audit', 'verify', '--json']);
+  t.match(
+    [good.code, JSON.parse(good.stdout)],
+    [0, { ok: true, segments: 1, head: { hash: /^[0-9a-f]{64}$/ } }],
+    'while it runs',
+  );
+  broker.process.kill('SIGTERM');
+  await broker.ended;
+  t.match(await tail.ended, { code: 1, stderr: /ended it/ });
+  const plain = await broker.command(['audit', 'verify']);
+  t.match(
+    [plain.code, plain.stdout],
+    [0, /^whole: \d+ records in 1 segments.*\nhead: batch \d+, [0-9a-f]{64}\n$/],
+  );
+
+  const [name] = readdirSync(join(broker.directory, 'audit'));
+  const path = join(broker.directory, 'audit', name);
+  writeFileSync(path, readFileSync(path, 'utf8').replace('"v-7"', '"v-8"'));
+  const bad = await broker.command(['audit', 'verify']);
+  t.match(bad, { code: 1, stdout: /^damaged/, stderr: new RegExp(`${name}, line \\d+: the`) });
+  t.match(await run(launcher, ['audit', 'verify', '--data-dir', folder]), {
+    code: 1,
+    stderr: /no audit log/,
+  });
+});
+
+t.test('audit: old segments go as the settings say', async (t) => {
+  const old = (directory: string) => {
+    mkdirSync(directory, { mode: 0o700 });
+    const clock = manualClock(Date.now() - 10 * 86_400_000);
+    const log = openAuditLog(directory, { clock, maxBytes: 1000 });
+    for (let i = 0; i < 5; i++)
+      log.append(`{"time":"${new Date(clock.now()).toISOString()}","x":"${'x'.repeat(800)}"}\n`);
+    log.close();
+    return readdirSync(join(directory, 'audit')).length;
+  };
+  for (const args of [
+    ['--audit-retain-days', '3'],
+    ['--audit-retain-bytes', '64M'],
+  ]) {
+    const directory = join(temporary(t), 'data');
+    const before = old(directory);
+    t.ok(before > 3);
+    const broker = await startBroker(t, { directory, args });
+    await broker.api('POST', '/v1/vaults', { body: { name: 'now' } });
+    await until(async () => (await broker.audit()).some(({ vault }) => vault === 'now'), 'a record');
+    const left = readdirSync(join(directory, 'audit')).length;
+    t.ok(left <= 2, `${args.join(' ')}: ${left} of ${before}`);
+  }
+  for (const bytes of ['0', '1.5G']) {
+    const ran = await run(launcher, ['server', '--audit-retain-bytes', bytes, '--print-config']);
+    t.equal(ran.code, 2, bytes);
+  }
+  const print = await run(launcher, ['server', '--audit-retain-bytes', '2G', '--print-config', '--json']);
+  t.match(JSON.parse(print.stdout), { 'audit-retain-bytes': 2 * 1024 ** 3, 'audit-retain-days': null });
+});

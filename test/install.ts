@@ -1,0 +1,52 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+
+/**
+ * Runs before the tests: installs, by package name, the programs that they drive the broker with and that are
+ * missing. What can't be installed is said, and the run fails: a test is never skipped for want of its program.
+ */
+
+const missing: string[] = [];
+
+function has(program: string, ...args: string[]): boolean {
+  return spawnSync(program, args, { stdio: 'ignore' }).status === 0;
+}
+
+function install(program: string, ...args: string[]): boolean {
+  process.stderr.write(`tests need: ${program} ${args.join(' ')}\n`);
+  // The variable lets pip install where the system marks its Python as managed; others ignore it.
+  const env = { ...process.env, PIP_BREAK_SYSTEM_PACKAGES: '1', DEBIAN_FRONTEND: 'noninteractive' };
+  return spawnSync(program, args, { stdio: ['ignore', 'ignore', 'inherit'], env }).status === 0;
+}
+
+for (const [program, flag] of [
+  ['curl', '--version'],
+  ['git', '--version'],
+  ['go', 'version'],
+  ['openssl', 'version'],
+  ['python3', '--version'],
+]) {
+  if (!has(program, flag)) missing.push(program);
+}
+
+for (const module of ['requests', 'h11']) {
+  if (has('python3', '-c', `import ${module}`)) continue;
+  if (!install('python3', '-m', 'pip', 'install', '--quiet', module))
+    missing.push(`the Python package ${module}`);
+}
+
+const packages = ['zsh', 'fish'].filter((shell) => !has(shell, '--version'));
+if (!['/usr/bin/chromium', '/usr/bin/chromium-browser'].some((path) => existsSync(path))) {
+  packages.push('chromium', 'fonts-dejavu-core');
+}
+if (
+  packages.length > 0 &&
+  !(install('apt-get', 'update', '-qq') && install('apt-get', 'install', '-y', '-qq', ...packages))
+) {
+  missing.push(...packages);
+}
+
+if (missing.length > 0) {
+  process.stderr.write(`The tests can't run: install ${missing.join(', ')} first.\n`);
+  process.exit(1);
+}
