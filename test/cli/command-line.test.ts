@@ -1,10 +1,11 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
+import { onTerminal } from '../support/terminal.ts';
 
 const main = fileURLToPath(new URL('../../bin/main.ts', import.meta.url));
 const childModule = new URL('../../bin/child.ts', import.meta.url).href;
@@ -18,7 +19,12 @@ interface Outcome {
 }
 
 /** An environment without anything of the machine's own broker; nothing listens on port 1. */
-const env = { PATH: process.env.PATH, HOME: home, XDG_DATA_HOME: home, BROKER_ADDR: 'http://127.0.0.1:1' };
+const env = {
+  PATH: process.env.PATH ?? '',
+  HOME: home,
+  XDG_DATA_HOME: home,
+  BROKER_ADDR: 'http://127.0.0.1:1',
+};
 
 /** By way of `env -i`: tap preloads itself into every node process it sees the start of, by its environment. */
 function start(file: string, args: readonly string[], extra: Record<string, string> = {}): ChildProcess {
@@ -315,34 +321,19 @@ t.test('a wrapped command: its code, its streams, its signals', async (t) => {
   t.match(await end, { code: 143 }, 'ended by the signal that was passed on');
 });
 
-/** util-linux's `script` gives a command a terminal; other systems' takes other arguments. */
-function hasTerminal(): boolean {
-  try {
-    return execFileSync('script', ['--version'], { encoding: 'utf8' }).includes('util-linux');
-  } catch {
-    return false;
-  }
-}
-
-t.test(
-  'values are asked for without showing them',
-  { skip: !hasTerminal() && 'no util-linux script(1)' },
-  async (t) => {
-    const ask = async (keys: string) => {
-      const command = `'${process.execPath}' '${main}' vault credential set KEY`;
-      const child = start('script', ['-qec', command, '/dev/null'], {
-        BROKER_OPERATOR_TOKEN: 'brk_opr_test',
-      });
-      const end = outcome(child);
-      await printed(child, /Value of KEY \(hidden\): /);
-      child.stdin?.write(keys);
-      const { code, stdout } = await end;
-      t.notMatch(stdout, /hunter|2x/, 'not echoed');
-      return { code, stdout };
-    };
-    t.match(await ask('hunter2x\r'), { code: 1, stdout: /No broker answers/ }, 'read, and on to the broker');
-    t.match(await ask('\r'), { code: 1, stdout: /The value is empty/ });
-    t.match(await ask('hunter\x03'), { code: 130, stdout: /Interrupted/ });
-    t.match(await ask('hunter\r2x\r'), { code: 1, stdout: /more than one line/ }, 'a paste of several lines');
-  },
-);
+t.test('values are asked for without showing them', async (t) => {
+  const ask = async (typed: string) => {
+    const terminal = onTerminal(t, [process.execPath, main, 'vault', 'credential', 'set', 'KEY'], {
+      ...env,
+      BROKER_OPERATOR_TOKEN: 'brk_opr_test',
+    });
+    await terminal.talk(['Value of KEY (hidden): ', typed]);
+    const { code } = await terminal.ended;
+    t.notMatch(terminal.raw, /hunter|2x/, 'not echoed');
+    return { code, shown: terminal.raw };
+  };
+  t.match(await ask('hunter2x\r'), { code: 1, shown: /No broker answers/ }, 'read, and on to the broker');
+  t.match(await ask('\r'), { code: 1, shown: /The value is empty/ });
+  t.match(await ask('hunter\x03'), { code: 130, shown: /Interrupted/ });
+  t.match(await ask('hunter\r2x\r'), { code: 1, shown: /more than one line/ }, 'a paste of several lines');
+});

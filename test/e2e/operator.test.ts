@@ -1,5 +1,4 @@
 /** Operators, their sign-in, the CA's rotation and the audit commands, over whole processes. */
-import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import tls from 'node:tls';
@@ -16,6 +15,7 @@ import {
   temporary,
   until,
 } from '../support/broker.ts';
+import { keys, onTerminal } from '../support/terminal.ts';
 import { reaching, startUpstream } from '../support/tls-upstream.ts';
 import { openTunnel, rootOf } from '../support/tunnel.ts';
 
@@ -89,73 +89,45 @@ t.test('a link from the command line signs a browser in, once, over a whole proc
   t.equal((await post({ token })).status, 410);
 });
 
-/** util-linux's `script` gives a command a terminal; other systems' takes other arguments. */
-function hasTerminal(): boolean {
-  try {
-    return execFileSync('script', ['--version'], { encoding: 'utf8' }).includes('util-linux');
-  } catch {
-    return false;
-  }
-}
+t.test('on a terminal: asked for twice, and at the start', async (t) => {
+  const broker = shared;
+  const terminal = (args: string[]) =>
+    onTerminal(t, [launcher, ...args], { BROKER_ADDR: broker.address, BROKER_DATA_DIR: broker.directory });
+  const answer = async (args: string[], ...answers: [string, string][]) => {
+    const asked = terminal(args);
+    await asked.talk(...answers);
+    const { code } = await asked.ended;
+    t.notMatch(asked.raw, 'horse', 'not echoed');
+    return { code, shown: asked.raw };
+  };
+  const setTo = (again: string) =>
+    answer(
+      ['master-password', 'set'],
+      ['New master password: ', `${password}\r`],
+      ['New master password, again: ', `${again}\r`],
+    );
+  t.match(await setTo('other horse'), { code: 1, shown: /not the same/ });
+  t.match(await setTo(password), { code: 0, shown: /Set the master password/ });
+  broker.process.kill('SIGTERM');
+  await broker.ended;
 
-t.test(
-  'on a terminal: asked for twice, and at the start',
-  { skip: !hasTerminal() && 'no util-linux script(1)' },
-  async (t) => {
-    const broker = shared;
-    const onTerminal = (args: string[]) => {
-      const words = [launcher, ...args].map((word) => `'${word}'`).join(' ');
-      const env = { BROKER_ADDR: broker.address, BROKER_DATA_DIR: broker.directory };
-      const child = start('script', ['-qec', words, '/dev/null'], { env });
-      t.teardown(() => child.kill('SIGKILL'));
-      return { ...collect(child), type: (keys: string) => child.stdin?.write(keys) };
-    };
-    const answer = async (args: string[], answers: [RegExp, string][]) => {
-      const terminal = onTerminal(args);
-      for (const [question, keys] of answers) {
-        await until(() => question.test(terminal.printed().stdout), String(question));
-        terminal.type(keys);
-      }
-      const ran = await terminal.ended;
-      t.notMatch(ran.stdout, 'horse', 'not echoed');
-      return ran;
-    };
-    const twice = (again: string): [RegExp, string][] => [
-      [/New master password: /, `${password}\r`],
-      [/New master password, again: /, `${again}\r`],
-    ];
-    t.match(await answer(['master-password', 'set'], twice('other horse')), {
-      code: 1,
-      stdout: /not the same/,
-    });
-    t.match(await answer(['master-password', 'set'], twice(password)), {
-      code: 0,
-      stdout: /Set the master password/,
-    });
-    broker.process.kill('SIGTERM');
-    await broker.ended;
-
-    const args = [
-      'server',
-      '--data-dir',
-      broker.directory,
-      '--port',
-      '0',
-      '--proxy-port',
-      '0',
-      '--workers',
-      '1',
-    ];
-    const wrong = await answer(args, [[/Master password: /, 'wrong horse\r']]);
-    t.match(wrong, { code: 1, stdout: /password is wrong/ });
-    const server = onTerminal(args);
-    await until(() => /Master password: /.test(server.printed().stdout), 'the question');
-    server.type(`${password}\r`);
-    await until(() => /broker is ready/.test(server.printed().stdout), 'the broker is ready');
-    server.type('\x03');
-    t.match(await server.ended, { code: 0 });
-  },
-);
+  const args = [
+    'server',
+    '--data-dir',
+    broker.directory,
+    '--port',
+    '0',
+    '--proxy-port',
+    '0',
+    '--workers',
+    '1',
+  ];
+  const wrong = await answer(args, ['Master password: ', 'wrong horse\r']);
+  t.match(wrong, { code: 1, shown: /password is wrong/ });
+  const server = terminal(args);
+  await server.talk(['Master password: ', `${password}\r`], ['broker is ready', keys.interrupt]);
+  t.match(await server.ended, { code: 0 });
+});
 
 /** Whether a client that trusts these roots gets through the listener's TLS, and through a tunnel. */
 async function trusts(broker: Broker, roots: string, target: { token: string; host: string; port: number }) {

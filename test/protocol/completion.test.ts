@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import t from 'tap';
 import { launcher, run, temporary } from '../support/broker.ts';
-import { onTerminal } from './terminal.ts';
+import { onTerminal } from '../support/terminal.ts';
 
 /** How each shell is started without its user's files, and what makes it print the words that it was given. */
 const shells: readonly { name: string; command: readonly string[]; ready: readonly string[] }[] = [

@@ -1,7 +1,7 @@
 /** The dialogue that builds services, on a real terminal, at a running broker. */
 import t, { type Test } from 'tap';
 import { type Broker, each, launcher, startBroker } from '../support/broker.ts';
-import { keys, onTerminal, type Terminal } from './terminal.ts';
+import { keys, onTerminal, type Terminal } from '../support/terminal.ts';
 
 let broker: Broker;
 

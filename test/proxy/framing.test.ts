@@ -283,7 +283,7 @@ t.test('deadlines', { jobs: 8 }, async (t) => {
     const began = performance.now();
     await work;
     const ms = performance.now() - began;
-    t.ok(ms > brief / 2 && ms < 5000, `${ms.toFixed()} ms`);
+    t.ok(ms > brief / 2 && ms < 15_000, `${ms.toFixed()} ms`);
   };
   const hello = Buffer.from('1603010200010001fc0303', 'hex');
 

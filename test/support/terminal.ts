@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
 import type { Test } from 'tap';
-import { collect, start } from '../support/broker.ts';
+import { collect, start } from './broker.ts';
 
 const script = fileURLToPath(new URL('./terminal.py', import.meta.url));
 
