@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { allowed, type Broker, startBroker, temporary, until } from '../support/broker.ts';
+import { type Broker, startBroker, temporary, until } from '../support/broker.ts';
 import { reaching, startUpstream, type Upstream } from '../support/tls-upstream.ts';
 import { laneOf, openOnBothLanes, openTunnel, rootOf, type Target, type Tunnel } from '../support/tunnel.ts';
 
