@@ -106,7 +106,7 @@ export function collect(child: ChildProcess): { printed(): Ran; ended: Promise<R
 export async function run(
   file: string,
   args: readonly string[],
-  { seconds = 20, ...options }: RunOptions & { readonly seconds?: number } = {},
+  { seconds = 60, ...options }: RunOptions & { readonly seconds?: number } = {},
 ): Promise<Ran> {
   const child = start(file, args, { stdin: '', ...options });
   const timer = setTimeout(() => child.kill('SIGKILL'), seconds * 1000);
@@ -177,7 +177,7 @@ export async function startBroker(t: Test, options: BrokerOptions = {}): Promise
 export async function until(
   condition: () => boolean | Promise<boolean>,
   what: string,
-  seconds = 15,
+  seconds = 45,
 ): Promise<void> {
   const end = performance.now() + seconds * 1000;
   while (!(await condition())) {

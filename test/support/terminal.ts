@@ -42,7 +42,7 @@ export function onTerminal(
   const shown = () => stripVTControlCharacters(printed().stdout.slice(from));
 
   async function sees(...texts: readonly string[]): Promise<void> {
-    const end = performance.now() + 20_000;
+    const end = performance.now() + 60_000;
     const pattern = new RegExp(texts.map((text) => text.replace(/\W/g, '\\$&')).join('.*'), 's');
     while (!pattern.test(shown())) {
       if (performance.now() > end || printed().code !== null)
