@@ -80,9 +80,10 @@ export function lastChunk(trailerLines: string): string {
   return `0\r\n${trailerLines}\r\n`;
 }
 
-/** Head and content in one buffer; either may be missing. */
+/** Head, content and tail in one buffer, copied only where there is more than content. */
 export function join(head: string, content: Buffer | null, tail: string): Buffer | string {
   if (content === null) return head + tail;
+  if (head === '' && tail === '') return content;
   const out = Buffer.allocUnsafe(head.length + content.length + tail.length);
   out.latin1Write(head, 0);
   content.copy(out, head.length);
