@@ -1,5 +1,7 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { verdaccio } from './e2e/clients/verdaccio.ts';
 
 /**
  * Runs before the tests: installs, by package name, the programs that they drive the broker with and that are
@@ -29,10 +31,19 @@ for (const [program, flag] of [
   if (!has(program, flag)) missing.push(program);
 }
 
-for (const module of ['requests', 'h11']) {
+for (const module of ['requests', 'h11', 'websockets', 'pypiserver']) {
   if (has('python3', '-c', `import ${module}`)) continue;
   if (!install('python3', '-m', 'pip', 'install', '--quiet', module))
     missing.push(`the Python package ${module}`);
+}
+
+if (!has(process.execPath, verdaccio.program, '--version')) {
+  rmSync(verdaccio.folder, { recursive: true, force: true });
+  mkdirSync(verdaccio.folder, { recursive: true });
+  writeFileSync(join(verdaccio.folder, 'package.json'), JSON.stringify(verdaccio.manifest));
+  const flags = ['--ignore-scripts', '--omit=optional', '--no-audit', '--no-fund', '--loglevel=error'];
+  if (!install('npm', 'install', '--prefix', verdaccio.folder, ...flags))
+    missing.push('the npm package verdaccio');
 }
 
 const packages = ['zsh', 'fish'].filter((shell) => !has(shell, '--version'));

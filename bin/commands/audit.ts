@@ -93,6 +93,7 @@ export const commands: readonly Command[] = [
       '-o, --output <path>': 'The file',
       ...queryOptions,
       '--until <time>': 'Only those before this moment',
+      '--json': 'The same: records are JSON',
       ...connectionOptions,
     },
     examples: [

@@ -11,7 +11,6 @@ interface Setting {
   readonly kind: Kind;
   readonly default: unknown;
   readonly about: string;
-  readonly secret?: true;
 }
 
 /**

@@ -1,6 +1,7 @@
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import tls from 'node:tls';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { auditLine } from '../../src/actors/audit.ts';
@@ -225,6 +226,7 @@ async function start(
     clock: systemClock,
     log,
     audit: (record) => appendRecord(tree, { time: new Date().toISOString(), kind: 'control', ...record }),
+    auditSettled: () => settleAudit(tree),
     auditRead: auditLog.read,
     auditFollow: auditLog.follow,
     explain: createExplain({ vault: tree.vault, baseUrl, netguard: guardOf(options) }),
@@ -246,6 +248,12 @@ async function start(
     timeout(15_000, 'The proxy threads did not start within 15 s. See the log above.'),
   ]);
   return { apiPort, proxyPort, baseUrl, directory: directory.path, drain: () => (draining = true) };
+}
+
+/** Lanes send their records off every 20 ms; the actor writes what it has when it is asked to. */
+async function settleAudit(tree: Tree): Promise<void> {
+  await sleep(50);
+  await tree.audit.ask('flush', {});
 }
 
 /** A lane that dies took the requests in flight on it along: the audit says that it happened. */
@@ -282,7 +290,9 @@ function announce(settings: ServerSettings, running: Running): void {
       `To the first brokered request:\n` +
       `  bin/broker vault credential set GH_TOKEN${flags}\n` +
       `  bin/broker vault service set -f services.yaml${flags}\n` +
-      `  bin/broker vault run${flags} -- curl https://api.github.com/user\n`,
+      `  bin/broker vault run${flags} -- curl https://api.github.com/user\n` +
+      `Or in a browser, by the link of:\n` +
+      `  bin/broker login${flags}\n`,
   );
 }
 

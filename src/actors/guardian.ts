@@ -12,7 +12,7 @@ import { type ThreadProtocol, threadActor } from './core/thread.ts';
 import type { VaultProtocol } from './vault/protocol.ts';
 
 /** What starts one lane's task on a thread; resolves when it ends. */
-export type RunLane = (lane: number, port: MessagePort, signal: AbortSignal) => Promise<unknown>;
+type RunLane = (lane: number, port: MessagePort, signal: AbortSignal) => Promise<unknown>;
 
 export interface TreeOptions {
   readonly audit: AuditOptions;

@@ -40,8 +40,8 @@ export function agentRoutes({ vault, baseUrl }: FrontParts): Route[] {
       async ({ identity, body, by }) => {
         if (!administers(identity, ...body.vaults)) return foreignVault();
         const { name = null, vaults, ttl_seconds = inviteTtlSeconds } = body;
-        // null is said on purpose: never.
-        const ttl = body.token_ttl_seconds === undefined ? tokenTtlSeconds : body.token_ttl_seconds;
+        const { token_ttl_seconds: said = tokenTtlSeconds } = body;
+        const ttl = said === 'never' ? null : said;
         const request = { name, vaults, ttlSeconds: ttl_seconds, tokenTtlSeconds: ttl, by };
         return replyTo(await vault.ask('invite.create', request), ({ token, expires_at }) =>
           json({ invite_url: `${baseUrl}/invite/${token.reveal()}`, expires_at }, 201),

@@ -1,4 +1,5 @@
-import { type Problem, problem } from '../actors/vault/problem.ts';
+import type { ProposalStatus } from '../actors/vault/model.ts';
+import { statusOf } from '../actors/vault/problem.ts';
 import type { ProposalReview } from '../actors/vault/protocol.ts';
 import { hashToken, tokenKind } from '../actors/vault/token.ts';
 import { cookieOf } from './browser.ts';
@@ -49,7 +50,7 @@ export function approvePageRoutes(front: FrontParts): Route[] {
     const found = signedIn && (await vault.ask('proposal.review', { id, approvalHash: null }));
     const isOwn = signedIn && found?.ok && administers(signedIn.identity, found.value.vault);
     if (linked === 'wrong' && !isOwn) return signedIn ? noProposal() : partOfLink(front, id);
-    if (linked === 'over' && !isOwn) return over(front, id);
+    if (linked === 'over' && !isOwn) return over(front, id, signedIn !== null);
 
     const proposal = isOwn ? found.value : (linked as ProposalReview);
     const viewer: Viewer = !signedIn
@@ -69,15 +70,28 @@ export function approvePageRoutes(front: FrontParts): Route[] {
   ];
 }
 
+const endings: Partial<Record<ProposalStatus, string>> = {
+  applied: 'it was allowed',
+  rejected: 'it was denied',
+  cancelled: 'the agent has withdrawn it',
+};
+
 /** What a link says that was right once. */
-async function over({ vault }: FrontParts, id: number): Promise<Problem> {
+async function over({ vault }: FrontParts, id: number, isSignedIn: boolean): Promise<Reply> {
   const found = await vault.ask('proposal.get', { id });
-  const status = found.ok ? found.value.status : 'gone';
+  const status = found.ok ? found.value.status : null;
+  const ending = status === null ? 'it is gone' : endings[status];
+  const more = isSignedIn
+    ? null
+    : html`<p class="actions"><a class="button" href="/login?next=/approve/${id}">Sign in to see more</a></p>`;
   // Pending, and yet over: its time ran out this very moment.
-  if (status === 'expired' || status === 'pending') {
-    return problem('gone', 'This proposal has expired. Ask the agent for a new one.');
+  if (ending === undefined) {
+    const words = html`<p>This proposal has expired. Ask the agent for a new one.</p>`;
+    return pageReply('Expired', html`${words}${more}`, statusOf('gone'));
   }
-  return problem('not_found', `This proposal is no longer pending: it was ${status}.`);
+  const words = html`<p>This proposal is no longer pending: ${ending}. There is nothing left to do here.</p>`;
+  const title = status === 'cancelled' ? 'Withdrawn' : 'Already decided';
+  return pageReply(title, html`${words}${more}`, statusOf('not_found'));
 }
 
 /** Says the same whether or not there is such a proposal. */

@@ -14,7 +14,7 @@ const keepAliveMs = 15_000;
 const maxBehind = 1024 * 1024;
 
 /** The audit log, as it was written. */
-export function auditRoutes({ auditRead, auditFollow, held, clock }: FrontParts): Route[] {
+export function auditRoutes({ auditRead, auditSettled, auditFollow, held, clock }: FrontParts): Route[] {
   if (!auditRead) return [];
   const read = auditRead;
 
@@ -44,21 +44,27 @@ export function auditRoutes({ auditRead, auditFollow, held, clock }: FrontParts)
   }
 
   return [
-    route('GET', '/v1/audit', { auth: 'operator', vault: 'header-if-any', query: auditQuery }, (call) => {
-      const { identity, query } = call;
-      const vault = query.vault ?? call.vault ?? undefined;
-      if (vault === undefined && identity.role !== 'owner') {
-        return invalid('vault', 'is missing. Name one of your vaults.');
-      }
-      if (vault !== undefined && !administers(identity, vault)) return foreignVault();
-      const since = moment(query.since, 'since');
-      if (!since.ok) return since.problem;
-      const until = moment(query.until, 'until');
-      if (!until.ok) return until.problem;
-      const wanted = { vault, since: since.value, until: until.value, limit: query.limit };
-      if (query.follow === true) return follow(call, wanted);
-      return stream(lines(read(wanted)), 'application/x-ndjson');
-    }),
+    route(
+      'GET',
+      '/v1/audit',
+      { auth: 'operator', vault: 'header-if-any', query: auditQuery },
+      async (call) => {
+        const { identity, query } = call;
+        const vault = query.vault ?? call.vault ?? undefined;
+        if (vault === undefined && identity.role !== 'owner') {
+          return invalid('vault', 'is missing. Name one of your vaults.');
+        }
+        if (vault !== undefined && !administers(identity, vault)) return foreignVault();
+        const since = moment(query.since, 'since');
+        if (!since.ok) return since.problem;
+        const until = moment(query.until, 'until');
+        if (!until.ok) return until.problem;
+        const wanted = { vault, since: since.value, until: until.value, limit: query.limit };
+        if (query.follow === true) return follow(call, wanted);
+        await auditSettled?.();
+        return stream(lines(read(wanted)), 'application/x-ndjson');
+      },
+    ),
   ];
 }
 

@@ -18,7 +18,7 @@ export interface Browser {
   setCookie(incoming: Incoming, token: string | null, as?: CookieName): string;
 }
 
-export interface CookieName {
+interface CookieName {
   readonly name: string;
   readonly path: string;
 }

@@ -81,6 +81,8 @@ export interface FrontOptions {
   readonly log: Log;
   /** Takes records of what the vault doesn't hear of: refused tokens and links. */
   audit?(record: Readonly<Record<string, unknown>>): void;
+  /** Resolves when what was done before is in the audit log, where it can be written. */
+  auditSettled?(): Promise<void>;
   /** Records of the audit log, newest last, each without line feed. Absent: no such route. */
   auditRead?(query: AuditQuery): AsyncIterable<string>;
   /** Each record that is written from now on, until the function returned is called. Absent: nothing to follow. */

@@ -9,6 +9,8 @@ export interface Incoming {
   readonly path: string;
   /** As sent, without the question mark. */
   readonly query: string;
+  /** Octets of the request line and the headers, about. */
+  readonly headSize: number;
   /** Every value of a header in the order of arrival; `name` in lower case. */
   values(name: string): readonly string[];
   /** IP address of the other end. */
@@ -21,12 +23,15 @@ export interface Incoming {
 
 /** Octets; more is answered with 413. */
 export const maxBody = 1024 * 1024;
+/** Octets; more is answered with 431. Browsers send the cookies of every other server on `localhost` along. */
+const maxHead = 16 * 1024;
 
 /**
- * Refuses what the parser lets pass although two servers in a row could take it for different requests: more than one
+ * Refuses a head that is too large, and what the parser lets pass although two servers in a row could take it for different requests: more than one
  * length, or a transfer coding beside `chunked` (RFC 9112 sections 6.1 and 6.3).
  */
 export function framingProblem(incoming: Incoming): Problem | null {
+  if (incoming.headSize > maxHead) return problem('headers_too_large');
   const codings = incoming.values('transfer-encoding');
   const isClear =
     incoming.values('content-length').length <= 1 &&

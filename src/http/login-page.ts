@@ -63,7 +63,8 @@ export function loginPageRoutes(front: FrontParts): Route[] {
       const next = localPath(form.value.get('next'));
       const cookie = await signIn(call, form.value);
       if (!cookie.ok) {
-        return loginPage({ next, byPassword: passwords !== undefined, refusal: cookie.problem });
+        const name = form.value.get('name');
+        return loginPage({ next, byPassword: passwords !== undefined, refusal: cookie.problem, name });
       }
       const headers = { 'set-cookie': browser.setCookie(call.incoming, cookie.value.reveal()) };
       return redirect(next ?? '/', headers);
@@ -78,7 +79,9 @@ export function loginPageRoutes(front: FrontParts): Route[] {
         const out = await vault.ask('operator.signOut', { hash: signedIn.hash, by });
         if (!out.ok) return refusalPage(out.problem);
       }
-      return redirect('/login', { 'set-cookie': browser.setCookie(call.incoming, null) });
+      const next = signed.ok ? localPath(signed.value.form.get('next')) : null;
+      const query = next === null ? '' : `?next=${encodeURIComponent(next)}`;
+      return redirect(`/login${query}`, { 'set-cookie': browser.setCookie(call.incoming, null) });
     }),
   ];
 }
@@ -100,12 +103,14 @@ interface LoginPage {
   readonly next: string | null;
   readonly byPassword: boolean;
   readonly refusal?: Problem;
+  /** As it was given before. */
+  readonly name?: string;
 }
 
-function loginPage({ next, byPassword, refusal }: LoginPage): Reply {
+function loginPage({ next, byPassword, refusal, name }: LoginPage): Reply {
   const content = html`${refusal ? html`<div class="warning" role="alert"><p>${refusal.message}</p></div>` : null}
 <p>Sign in as an operator, to decide proposals and to change vaults.</p>
-${signInForm(next, byPassword)}`;
+${signInForm(next, byPassword, name)}`;
   return refused(pageReply('Sign in', content, refusal ? statusOf(refusal.code) : 200), refusal);
 }
 
@@ -114,8 +119,8 @@ function signedInPage(signedIn: SignedIn, next: string | null): Reply {
   return pageReply(
     'Signed in',
     html`<p>You are signed in as <strong>${name}</strong> (${role}).</p>
-<p class="actions"><a class="button primary" href="${next ?? '/'}">Go on</a></p>
-<form method="post" action="/logout">${csrfField(signedIn)}<button>Sign out</button></form>`,
+<div class="actions"><a class="button primary" href="${next ?? '/'}">Go on</a>
+<form method="post" action="/logout">${csrfField(signedIn)}${nextField(next)}<button>Sign out</button></form></div>`,
   );
 }
 

@@ -21,7 +21,7 @@ export function openapiRoute(routes: readonly Route[], baseUrl: string): Route {
  * Describes routes in OpenAPI 3.1, from the very options and schemas that the pipeline checks requests by, the table of
  * operations and that of problems. Pages are left out: what has no entry in `operations` isn't part of the API.
  */
-export function openapi(routes: readonly Route[], baseUrl: string): Json {
+function openapi(routes: readonly Route[], baseUrl: string): Json {
   const paths: Record<string, Json> = {};
   const schemas: Record<string, unknown> = {};
   const share = (schema: Schema) => shared(schema, schemas);
@@ -161,8 +161,14 @@ function requires(schema: object): boolean {
 }
 
 /** Every refusal that a route can answer with: what the pipeline looks at, and what its handler adds. */
-export function refusalsOf(from: Route, operation: Operation): ProblemCode[] {
-  const codes: ProblemCode[] = ['invalid_request', 'misdirected_request', 'internal', 'overloaded'];
+function refusalsOf(from: Route, operation: Operation): ProblemCode[] {
+  const codes: ProblemCode[] = [
+    'invalid_request',
+    'misdirected_request',
+    'headers_too_large',
+    'internal',
+    'overloaded',
+  ];
   // A wrong token is counted, and too many of them are refused.
   if (from.auth !== 'none') codes.push('unauthorized', 'forbidden', 'rate_limited');
   if (from.vault !== 'none' || /\{(?!host)/.test(from.path)) codes.push('not_found');

@@ -11,8 +11,41 @@ export function askedHtml(proposal: ProposalReview): Html {
 <dt>Asked by</dt><dd>${askerHtml(proposal)}</dd>
 <dt>Vault</dt><dd><code>${proposal.vault}</code></dd>
 <dt>Asked</dt><dd>${timeHtml(proposal.created_at)}</dd>
-${proposal.status === 'pending' ? html`<dt>To be decided by</dt><dd>${timeHtml(proposal.expires_at)}</dd>` : null}
+${
+  proposal.status === 'pending'
+    ? html`<dt>Expires</dt><dd>${timeHtml(proposal.expires_at)}</dd>
+<dt>Asks for</dt><dd>${summaryOf(proposal)}</dd>`
+    : null
+}
 </dl>`;
+}
+
+/** What a pending proposal asks for, counted: `2 services (1 new, 1 removed); 1 credential (from you)`. */
+function summaryOf({ services, before, credentials, needs_value }: ProposalReview): string {
+  const isSet = services.map(({ action }) => action === 'set');
+  const deleted = credentials.filter(({ action }) => action === 'delete').length;
+  const counts = [
+    counted('service', {
+      new: isSet.filter((set, i) => set && before[i] === null).length,
+      changed: isSet.filter((set, i) => set && before[i] !== null).length,
+      removed: isSet.filter((set) => !set).length,
+    }),
+    counted('credential', {
+      'from you': needs_value.length,
+      'given by the agent': credentials.length - needs_value.length - deleted,
+      deleted,
+    }),
+  ];
+  return counts.filter((text) => text !== '').join('; ');
+}
+
+function counted(noun: string, kinds: Readonly<Record<string, number>>): string {
+  const found = Object.entries(kinds).filter(([, count]) => count > 0);
+  const sum = found.reduce((total, [, count]) => total + count, 0);
+  if (sum === 0) return '';
+  const what = `${sum} ${noun}${sum === 1 ? '' : 's'}`;
+  const split = found.map(([kind, count]) => (count === sum ? kind : `${count} ${kind}`));
+  return `${what} (${split.join(', ')})`;
 }
 
 function askerHtml({ created_by, created_by_label }: ProposalReview): Html {
@@ -70,38 +103,60 @@ function tick(key: string, form: string, ticked: ReadonlySet<string>): Html {
   }><span>Yes, I want <code>${key}</code> to be sent there.</span></label>`;
 }
 
-/** Each change of a service as it is now and as it would be, or would have been. */
-export function changesHtml(proposal: ProposalReview, around: Surroundings): Html | null {
+/**
+ * Each change of a service as it is now and as it would be, or would have been.
+ * @param forOperator whether somebody reads it who may see all of the vault's services
+ */
+export function changesHtml(
+  proposal: ProposalReview,
+  around: Surroundings,
+  forOperator: boolean,
+): Html | null {
   if (proposal.services.length === 0) return null;
   const isPending = proposal.status === 'pending';
   const after = new Map(servicesAfter(proposal).map(({ service }) => [service.host, service]));
   return html`<h2>${isPending ? 'What changes' : 'What was asked for'}</h2>
-${proposal.services.map((change, i) => changeHtml(change, proposal.before[i], after.get(change.host) ?? null, around, isPending))}`;
+${proposal.services.map((change, i) => {
+  const sides = { before: proposal.before[i], after: after.get(change.host) ?? null };
+  return changeHtml(change, sides, around, { isPending, forOperator });
+})}`;
 }
 
 function changeHtml(
   change: ServiceChange,
-  before: Service | null,
-  after: Service | null,
+  { before, after }: { readonly before: Service | null; readonly after: Service | null },
   { vault }: Surroundings,
-  isPending: boolean,
+  { isPending, forOperator }: { readonly isPending: boolean; readonly forOperator: boolean },
 ): Html {
   const { host } = change;
   const [tone, what] = kindOf(before, after);
   const none = noServiceWords(host, vault);
-  const description = after?.description;
+  // What the agent wrote itself is no secret from it; what an operator wrote may be one.
+  const fixedText = forOperator ? 'shown' : 'hidden';
+  const isAgents = change.action === 'set' && change.auth !== undefined;
+  const now = before ? serviceWords(before, 'now', fixedText) : [none];
+  const then = after ? serviceWords(after, 'then', isAgents ? 'shown' : fixedText) : [none];
   return html`<section class="card">
 <div class="head"><h3><code>${host}</code></h3><span class="tag ${tone}">${what}</span></div>
-${description ? html`<p class="muted">The agent describes it as <q dir="auto">${description}</q></p>` : null}
+${descriptionHtml(change, before)}
 <dl class="sides">
-<div><dt>Now</dt><dd>${sentences(before ? serviceWords(before) : [none])}</dd></div>
-<div><dt>${isPending ? 'If you allow it' : 'If it had been allowed'}</dt><dd>${sentences(after ? serviceWords(after, 'then') : [none])}</dd></div>
+<div><dt>Now</dt><dd>${sentences(now)}</dd></div>
+<div><dt>${isPending ? 'If allowed' : 'If it had been allowed'}</dt><dd>${sentences(then)}</dd></div>
 </dl>
 </section>`;
 }
 
+/** What a service is said to be: by the agent, where it says something, and in the vault, where that is something else. */
+function descriptionHtml(change: ServiceChange, before: Service | null): Html | null {
+  const said = change.action === 'set' ? change.description : undefined;
+  const known = before?.description;
+  if (!said) return known ? html`<p class="muted">Described as <q dir="auto">${known}</q></p>` : null;
+  const so = known && known !== said ? html`. Until now: <q dir="auto">${known}</q>` : null;
+  return html`<p class="muted">The agent describes it as <q dir="auto">${said}</q>${so}</p>`;
+}
+
 function kindOf(before: Service | null, after: Service | null): [tone: string, what: string] {
-  if (!after) return before ? ['bad', 'Is removed'] : ['', 'To be removed; it isn’t there'];
+  if (!after) return before ? ['bad', 'Removal'] : ['', 'Removal; it isn’t there'];
   if (after.enabled === false) return ['warn', before ? 'Changed; stays disabled' : 'New, disabled'];
   return before ? ['warn', 'Changed'] : ['good', 'New'];
 }
@@ -123,8 +178,8 @@ ${credentials.map((slot) => slotHtml(slot, needs_value.includes(slot.key), field
 function slotHtml(slot: CredentialSlot, isAsked: boolean, field: (key: string) => Html | null): Html {
   const { key } = slot;
   if (slot.action === 'delete') {
-    return html`<section class="card"><div class="head"><h3><code>${key}</code></h3><span class="tag bad">Is deleted</span></div>
-<p>Its value is gone for good if you allow this.</p></section>`;
+    return html`<section class="card"><div class="head"><h3><code>${key}</code></h3><span class="tag bad">Deletion</span></div>
+<p>If allowed, its value is gone for good.</p></section>`;
   }
   const { description, obtain, obtain_instructions } = slot;
   return html`<section class="card"><div class="head"><h3><code>${key}</code></h3>${
@@ -137,13 +192,18 @@ ${isAsked ? obtainHtml(obtain, obtain_instructions) : null}
 ${isAsked ? field(key) : null}</section>`;
 }
 
+/** As a browser shows it when one is there: a host in letters beyond ASCII could be written like another one. */
+function addressShown(address: string): string {
+  return URL.parse(address)?.href ?? address;
+}
+
 /** Where to get a value and how, as the agent says it. */
 function obtainHtml(obtain: string | undefined, instructions: string | undefined): Html | null {
   if (!obtain && !instructions) return null;
   return html`<div class="quote"><p class="label">Where to get it, says the agent. Look at the address before you follow it.</p>
 ${
   obtain
-    ? html`<p><a href="${obtain}" rel="noopener noreferrer nofollow" target="_blank">${obtain}<span class="hidden"> (opens in a new tab)</span></a>${
+    ? html`<p><a href="${obtain}" rel="noopener noreferrer nofollow" target="_blank">${addressShown(obtain)}<span class="hidden"> (opens in a new tab)</span></a>${
         obtain.toLowerCase().startsWith('http:') ? html` <span class="tag warn">not encrypted</span>` : null
       }</p>`
     : null

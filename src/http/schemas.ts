@@ -109,17 +109,16 @@ export const inviteBody = bodyCheck<{
   name?: string;
   vaults: readonly string[];
   ttl_seconds?: number;
-  token_ttl_seconds?: number | null;
+  token_ttl_seconds?: number | 'never' | null;
 }>(
   object(
     {
       name: agentName,
       vaults: list(vaultName),
-      ttl_seconds: { ...seconds, description: 'Of the invite: 60 to 2592000; 604800 where absent.' },
+      ttl_seconds: { ...seconds, description: 'Of the invite: 1 to 2592000; 604800 where absent.' },
       token_ttl_seconds: {
-        type: ['integer', 'null'],
-        minimum: 0,
-        description: "Of the agent's token, 60 at least; null: it does not end; 7776000 where absent.",
+        anyOf: [seconds, { type: 'string', const: 'never' }, { type: 'null' }],
+        description: "Of the agent's token; never, or null: it does not end; 7776000 where absent.",
       },
     },
     ['vaults'],
@@ -168,8 +167,3 @@ export const auditQuery = queryCheck<{
     limit: { type: 'integer', minimum: 1, maximum: 1_000_000 },
   }),
 );
-
-export const approvalQuery = queryCheck<{ token?: string }>({
-  type: 'object',
-  properties: { token: string },
-});

@@ -111,7 +111,11 @@ interface Receiving {
 /** Takes all out of `req`, which is valid in this turn only. */
 function receive(res: uWS.HttpResponse, req: uWS.HttpRequest): Receiving {
   const headers: [name: string, value: string][] = [];
-  req.forEach((name, value) => void headers.push([name, value]));
+  let headSize = req.getUrl().length + (req.getQuery()?.length ?? 0);
+  req.forEach((name, value) => {
+    headers.push([name, value]);
+    headSize += name.length + value.length + 4;
+  });
   const over = new AbortController();
   const body = createBodyReader(maxBody);
   let wake = () => {};
@@ -135,6 +139,7 @@ function receive(res: uWS.HttpResponse, req: uWS.HttpRequest): Receiving {
     path: req.getUrl(),
     query: req.getQuery() ?? '',
     peer: addressOf(res),
+    headSize,
     over: over.signal,
     values: (name) => headers.flatMap(([key, value]) => (key === name ? value : [])),
     body: body.read,

@@ -1,4 +1,4 @@
-import { type Fields, parseTrailers } from './head.ts';
+import { type Fields, illegal, parseTrailers } from './head.ts';
 
 /** Longest chunk-size line with its extensions, in bytes. Extensions are read over and never passed on. */
 const maxSizeLine = 4096;
@@ -137,8 +137,10 @@ export class ChunkedDecoder {
     const empty = text.startsWith('\r\n');
     const blank = empty ? 0 : text.indexOf('\r\n\r\n', Math.max(0, before - 3));
     if (!empty && blank < 0) {
-      // `\n` anywhere but after `\r` never becomes legal: no need to wait for more.
-      return text.length >= maxTrailers || text.startsWith('\n') ? -1 : stop - at;
+      // A bare LF, or anything else that never becomes legal, is not waited for.
+      const from = before > 0 && text[before - 1] === '\r' ? before - 1 : before;
+      const fresh = text.slice(from, text.endsWith('\r') ? -1 : undefined);
+      return text.length >= maxTrailers || illegal.test(fresh) ? -1 : stop - at;
     }
     if (!empty) {
       this.trailers = parseTrailers(text.slice(0, blank));

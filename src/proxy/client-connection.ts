@@ -4,8 +4,10 @@ import { type Authority, hostHeader, parseAbsolute, parseAuthority } from '../ac
 import { type Problem, problem, problemBody, statusOf } from '../actors/vault/problem.ts';
 import { Accumulator } from './accumulator.ts';
 import { type Caller, limitOf } from './caller.ts';
+import { outOfDescriptors } from './descriptors.ts';
 import { Exchange } from './exchange.ts';
-import { hasBareLf, isHeadError, maxHeadBytes, parseRequestHead, type RequestHead } from './head.ts';
+import { isHeadError, maxHeadBytes, parseRequestHead, type RequestHead } from './head.ts';
+import { requestPrefixError } from './head-prefix.ts';
 import type { Lane } from './lane.ts';
 import type { Access, SessionEntry } from './lane-state.ts';
 import type { Target } from './plan.ts';
@@ -16,6 +18,8 @@ import type { Swept } from './sweep.ts';
 const maxPending = 256 * 1024;
 /** How long a half-closed client is given for its answer to begin before it counts as gone, in ms. */
 const halfCloseGraceMs = 500;
+/** What is written to a client that is gone is answered with a reset, which the next write finds. */
+const maxProbes = 2;
 /** How long the rest of a refused request is read over, so that the refusal arrives before a reset, in ms. */
 const lingerMs = 2_000;
 const headEnd = Buffer.from('\r\n\r\n');
@@ -28,6 +32,8 @@ export interface Role {
   readonly tunnel: { readonly target: Target; readonly access: Access } | null;
   /** On the proxy port: who this connection may be (`Proxy-Authorization`), and what a CONNECT becomes. */
   readonly caller: Caller | null;
+  /** There is hardly a descriptor left: requests are refused, and so are tunnels. */
+  readonly crowded: boolean;
   readonly onConnect: ((authority: Authority, access: Access, early: Buffer) => void) | null;
 }
 
@@ -49,6 +55,8 @@ export class ClientConnection implements Swept {
   #writtenAtEnd = 0;
   /** It is half-closed, not gone: writing to it after its end went well. */
   #readsOn = false;
+  /** Interim answers written after its end to find that out. */
+  #probes = 0;
   /** The client does not read its answers: its next request waits until it does. */
   #stalled = false;
   #closing = false;
@@ -58,7 +66,8 @@ export class ClientConnection implements Swept {
     this.lane = lane;
     this.socket = socket;
     this.#role = role;
-    this.deadline = lane.sweeper.now + lane.timeouts.head;
+    // A tunnel may be opened long before it is used; who it belongs to is known by then.
+    this.deadline = lane.sweeper.now + (role.tunnel === null ? lane.timeouts.head : lane.timeouts.keepAlive);
     lane.sweeper.add(this);
     const owned = socket as Owned;
     owned[owner] = this;
@@ -120,9 +129,11 @@ export class ClientConnection implements Swept {
       if (start === bytes.length && this.#endedAt < 0) {
         this.#pending = null;
         this.#emptyLine ||= start > 0;
-      } else if (bytes.length > maxHeadBytes) this.#refuseHead(problem('headers_too_large'));
-      else if (hasBareLf(bytes, from))
-        this.#refuseHead(problem('invalid_request', 'Lines of a request head end in CR LF.'));
+        return;
+      }
+      const broken = bytes.length > maxHeadBytes ? null : requestPrefixError(bytes, start, from);
+      if (bytes.length > maxHeadBytes) this.#refuseHead(problem('headers_too_large'));
+      else if (broken !== null) this.#refuseHead(problem(broken.code, broken.message));
       else if (bytes.length > 0) {
         if (this.#pending === null) {
           this.#hold(bytes);
@@ -186,6 +197,10 @@ export class ClientConnection implements Swept {
     }
     const access = this.#authenticate(head, id, { scheme: 'https', authority });
     if (access === null) return;
+    if (this.#role.crowded) {
+      this.#refuseCrowded(id, access, head, '', { scheme: 'https', authority });
+      return;
+    }
     this.socket.write('HTTP/1.1 200 Connection Established\r\n\r\n', 'latin1');
     const early = this.detach();
     this.#role.onConnect?.(authority, access, early);
@@ -277,6 +292,10 @@ export class ClientConnection implements Swept {
 
   #begin(head: RequestHead, id: string, target: Target, access: Access, path: string): void {
     const { lane } = this;
+    if (this.#role.crowded) {
+      this.#refuseCrowded(id, access, head, path, target);
+      return;
+    }
     const wait = lane.limits.take(
       access.slot,
       limitOf(lane.defaultLimit, access.vault.settings),
@@ -301,6 +320,12 @@ export class ClientConnection implements Swept {
     this.writeRefusal(refusal, id, keep, head.method === 'HEAD');
     if (keep) this.#resumeReading();
     else this.close();
+  }
+
+  #refuseCrowded(id: string, access: Access, head: RequestHead, path: string, target: Target): void {
+    const p = outOfDescriptors();
+    this.#recordRefusal(id, access, head.method, path, target, p);
+    this.#refuse(p, id, head, false);
   }
 
   #recordRefusal(
@@ -430,6 +455,12 @@ export class ClientConnection implements Swept {
     if (end < bytes.length && !this.#closing) this.#hold(bytes.subarray(end));
   }
 
+  /** The exchange has all that came of its body, and wants the rest. */
+  readMore(): void {
+    if (this.#endedAt >= 0) this.destroy();
+    else this.resume();
+  }
+
   /** Hands what was read ahead to the exchange, which takes its body now. */
   pump(): void {
     const bytes = this.takePending();
@@ -460,10 +491,10 @@ export class ClientConnection implements Swept {
     if (this.#closing) {
       if (this.socket.writableFinished) this.destroy();
     } else if (this.#exchange === null) this.close();
-    else if (!this.#exchange.requestComplete) this.destroy();
+    else if (!this.#exchange.requestComplete && this.#pending === null) this.destroy();
     else {
       // A half-close and a close look alike from here. A client that still reads will see its answer begin;
-      // towards one that is gone the first write fails; where nothing is written, the grace decides.
+      // towards one that is gone writing fails; where nothing is written within the grace, probes decide.
       this.#writtenAtEnd = this.#exchange.written;
       this.deadline = this.lane.sweeper.now + halfCloseGraceMs;
     }
@@ -489,11 +520,18 @@ export class ClientConnection implements Swept {
       else this.#refuseHead(problem('request_timeout'));
     } else if (this.#endedAt >= 0) {
       if (this.#readsOn) exchange.onDeadline();
-      else if (exchange.written === this.#writtenAtEnd) this.destroy();
-      else {
+      else if (this.#probes === maxProbes || (this.#probes === 0 && exchange.written > this.#writtenAtEnd)) {
         this.#readsOn = true;
-        this.setDeadline(this.lane.timeouts.body);
-      }
+        this.setDeadline(exchange.answering ? this.lane.timeouts.body : this.lane.timeouts.responseHead);
+      } else if (exchange.probe()) {
+        this.#probes++;
+        // At the next sweep: a reset has come by then from a client that is gone.
+        this.deadline = this.lane.sweeper.now;
+      } else if (exchange.written > this.#writtenAtEnd) {
+        // The answer began between two probes: it is what finds out now.
+        this.#probes = maxProbes;
+        this.deadline = this.lane.sweeper.now;
+      } else this.destroy();
     } else exchange.onDeadline();
   }
 

@@ -4,6 +4,7 @@ import tls from 'node:tls';
 import type { Authority } from '../actors/vault/authority.ts';
 import { type Problem, problem } from '../actors/vault/problem.ts';
 import { alpnHttp1 } from './alpn.ts';
+import { outOfDescriptors } from './descriptors.ts';
 import type { Lookups } from './lookups.ts';
 import type { Netguard } from './netguard.ts';
 import type { Target } from './plan.ts';
@@ -197,6 +198,7 @@ function addressError(address: string, certificate: tls.PeerCertificate): Error 
 /** Fixed texts: what a library says of an error may hold addresses or names that are not the agent's to see. */
 function failureOf(error: NodeJS.ErrnoException | null, target: Target, connected: boolean): Problem {
   const { host, port } = target.authority;
+  if (error?.code === 'EMFILE' || error?.code === 'ENFILE') return outOfDescriptors();
   if (error === null) {
     return connected
       ? problem('upstream_timeout', `${host} did not finish the TLS handshake in time. Try again later.`)

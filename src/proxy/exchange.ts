@@ -5,7 +5,6 @@ import { BodyReader, bodyState, join, lastChunk } from './body.ts';
 import type { ClientConnection } from './client-connection.ts';
 import { role } from './fields.ts';
 import {
-  canBeHead,
   chunked,
   maxHeadBytes,
   parseResponseHead,
@@ -13,6 +12,7 @@ import {
   type ResponseHead,
   untilClose,
 } from './head.ts';
+import { canBeHead } from './head-prefix.ts';
 import type { Access, SessionEntry } from './lane-state.ts';
 import { admit, type Plan, passingTrailers, plan, type Target } from './plan.ts';
 import { Relay } from './relay.ts';
@@ -21,7 +21,9 @@ import { type Upstream, type UpstreamUser, upstreamKey } from './upstreams.ts';
 /** More interim answers than this before the final one are an upstream gone wrong. */
 const maxInterim = 32;
 const headEnd = Buffer.from('\r\n\r\n');
-const noSlots: ReadonlySet<string> = new Set();
+/** Says that an answer is the broker's own: no upstream may say so. */
+const brokerErrorField = 'x-broker-error';
+const keptBack: ReadonlySet<string> = new Set([brokerErrorField]);
 
 const phase = { waiting: 0, head: 1, body: 2, done: 3 } as const;
 
@@ -93,6 +95,21 @@ export class Exchange implements UpstreamUser {
 
   get requestComplete(): boolean {
     return this.#request.state === bodyState.done;
+  }
+
+  /** The answer's head is with the client. */
+  get answering(): boolean {
+    return this.#phase >= phase.body;
+  }
+
+  /**
+   * Writes an interim answer, which any client of HTTP/1.1 reads over (RFC 9110 15.2), to find out whether there still
+   * is one. false: it can't stand here.
+   */
+  probe(): boolean {
+    if (this.#head.minor === 0 || this.answering) return false;
+    this.#write('HTTP/1.1 100 Continue\r\n\r\n');
+    return true;
   }
 
   /** Decides and starts (protocol, "Order of refusals"); the limits were taken before. */
@@ -183,7 +200,7 @@ export class Exchange implements UpstreamUser {
     const early = this.#request.state === bodyState.more ? this.#client.takePending() : null;
     if (early === null) upstream.socket.write(text, 'latin1');
     else if (this.#relayRequest(text, early, 0)) this.#client.giveBack(early, this.#request.end);
-    if (this.#request.state === bodyState.more) this.#client.resume();
+    if (this.#request.state === bodyState.more && !this.#finished) this.#client.readMore();
   }
 
   /** Bytes of the request's body, from `at`; returns the index of the first byte that is not part of it. */
@@ -319,7 +336,9 @@ export class Exchange implements UpstreamUser {
     this.#phase = phase.body;
     const bodiless = this.#head.method === 'HEAD' || head.status === 204 || head.status === 304;
     this.#response = new BodyReader(bodiless ? 0 : head.bodyLength);
-    this.#reusable = head.keepAlive && (bodiless || head.bodyLength !== untilClose);
+    // A 204 that announces a body may send one all the same: the next answer would begin with it.
+    const doubtful = head.status === 204 && head.framed && head.bodyLength !== 0;
+    this.#reusable = head.keepAlive && !doubtful && (bodiless || head.bodyLength !== untilClose);
     let text = answerLine(head) + answerFields(head);
     if (head.framed && head.bodyLength >= 0) {
       // RFC 9110 8.6: a 204 carries none.
@@ -376,7 +395,7 @@ export class Exchange implements UpstreamUser {
   #responseTail(response: BodyReader): string {
     const nominated = this.#answer?.nominated ?? null;
     return lastChunk(
-      response.trailers === null ? '' : passingTrailers(response.trailers, nominated, noSlots),
+      response.trailers === null ? '' : passingTrailers(response.trailers, nominated, keptBack),
     );
   }
 
@@ -587,7 +606,7 @@ function answerLine(head: ResponseHead): string {
   return `HTTP/1.1 ${head.status} ${head.reason}\r\n`;
 }
 
-/** The upstream's fields but the hop-by-hop ones and the framing, which is written anew; order and case kept. */
+/** The upstream's fields but the hop-by-hop ones, the broker's, and the framing, which is written anew; order and case kept. */
 function answerFields(head: ResponseHead): string {
   let text = '';
   for (let i = 0; i < head.names.length; i++) {
@@ -601,7 +620,7 @@ function answerFields(head: ResponseHead): string {
       r !== role.expect
     )
       continue;
-    if (head.nominated?.includes(name.lower)) continue;
+    if (name.lower === brokerErrorField || head.nominated?.includes(name.lower)) continue;
     text += `${name.name}: ${head.values[i]}\r\n`;
   }
   return text;

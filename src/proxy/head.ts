@@ -66,14 +66,11 @@ export function isHeadError(x: object): x is HeadError {
   return 'code' in x;
 }
 
-const LF = 10;
-const CR = 13;
-
 const bad = (message: string): HeadError => ({ code: 'invalid_request', message });
 
 // Anything but HTAB, CR, LF, visible ASCII, space and obs-text; a CR without LF; an LF without CR.
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
-const illegal = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n/;
+export const illegal = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n/;
 const decimal = /^(0|[1-9][0-9]{0,15})$/;
 const methodToken = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}$/;
 // RFC 3986 characters and the few that clients send all the same; never controls, space, `#`, `\`, `"<>^`{|}` non-ASCII.
@@ -168,21 +165,20 @@ function readFraming(names: FieldName[], values: string[], minor: number): Frami
   return framing;
 }
 
-/**
- * Reads a request head. `text` is latin1, from the first byte of the request line to before the blank line
- * (the last CRLF CRLF is not part of it). Linear in its length.
- */
-export function parseRequestHead(text: string): RequestHead | HeadError {
-  if (illegal.test(text)) return bad('The request head holds characters that HTTP does not allow.');
-  let eol = text.indexOf('\r\n');
-  if (eol < 0) eol = text.length;
-  const space = text.indexOf(' ');
-  const last = text.lastIndexOf(' ', eol - 1);
-  if (space <= 0 || space > eol || last <= space)
-    return bad('The request line is not METHOD TARGET HTTP/1.1.');
-  const method = text.slice(0, space);
-  const target = text.slice(space + 1, last);
-  const version = text.slice(last + 1, eol);
+export interface RequestLine {
+  readonly method: string;
+  readonly target: string;
+  readonly minor: 0 | 1;
+}
+
+/** Reads a request line, without its CRLF: one space, and only one, stands between its three parts. */
+export function parseRequestLine(line: string): RequestLine | HeadError {
+  const space = line.indexOf(' ');
+  const last = line.lastIndexOf(' ');
+  if (space <= 0 || last === space) return bad('The request line is not METHOD TARGET HTTP/1.1.');
+  const method = line.slice(0, space);
+  const target = line.slice(space + 1, last);
+  const version = line.slice(last + 1);
   if (!methodToken.test(method)) return bad('The method is not valid.');
   if (version !== 'HTTP/1.1' && version !== 'HTTP/1.0') {
     return /^HTTP\/[0-9.]+$/.test(version)
@@ -196,7 +192,20 @@ export function parseRequestHead(text: string): RequestHead | HeadError {
     };
   }
   if (!targetChars.test(target)) return bad('The request target holds characters that a URL does not allow.');
-  const minor = version === 'HTTP/1.1' ? 1 : 0;
+  return { method, target, minor: version === 'HTTP/1.1' ? 1 : 0 };
+}
+
+/**
+ * Reads a request head. `text` is latin1, from the first byte of the request line to before the blank line
+ * (the last CRLF CRLF is not part of it). Linear in its length.
+ */
+export function parseRequestHead(text: string): RequestHead | HeadError {
+  if (illegal.test(text)) return bad('The request head holds characters that HTTP does not allow.');
+  let eol = text.indexOf('\r\n');
+  if (eol < 0) eol = text.length;
+  const line = parseRequestLine(text.slice(0, eol));
+  if (isHeadError(line)) return line;
+  const { method, target, minor } = line;
   const names: FieldName[] = [];
   const values: string[] = [];
   const failed = readFields(text, eol + 2, names, values);
@@ -290,23 +299,6 @@ export function parseResponseHead(text: string): ResponseHead | null {
     nominated: framing.nominated,
     upgradeTo: framing.upgrade ? framing.upgradeTo : null,
   };
-}
-
-/**
- * Whether a response head that begins at `at` can, as far as it has come, still become a legal one: what can't
- * is not waited for. What lies before `from` was looked at before.
- */
-export function canBeHead(bytes: Buffer, at: number, from: number): boolean {
-  const start = bytes.latin1Slice(at, Math.min(at + 7, bytes.length));
-  return 'HTTP/1.'.startsWith(start) && !hasBareLf(bytes, from);
-}
-
-/** Whether there is an LF without its CR from `from` on: no head with one becomes legal. */
-export function hasBareLf(bytes: Buffer, from: number): boolean {
-  for (let at = bytes.indexOf(LF, from); at >= 0; at = bytes.indexOf(LF, at + 1)) {
-    if (at === 0 || bytes[at - 1] !== CR) return true;
-  }
-  return false;
 }
 
 /** Reads the lines of a trailer section; null where they are malformed. */

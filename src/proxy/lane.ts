@@ -13,7 +13,7 @@ export interface Timeouts {
   readonly clientTls: number;
   /** From the first byte of a request head to its last. */
   readonly head: number;
-  /** Between two requests on a connection. */
+  /** Between two requests on a connection, and before the first one in a tunnel. */
   readonly keepAlive: number;
   readonly connect: number;
   readonly upstreamTls: number;

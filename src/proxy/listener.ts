@@ -1,6 +1,7 @@
 import net from 'node:net';
 import type { Caller } from './caller.ts';
 import { ClientConnection } from './client-connection.ts';
+import { Descriptors } from './descriptors.ts';
 import type { Lane } from './lane.ts';
 import { serverSocket } from './server-socket.ts';
 import type { Swept } from './sweep.ts';
@@ -23,9 +24,12 @@ export function listen(
   caller: Caller,
   options: { host: string; port: number; reusePort: boolean },
 ): Promise<Listener> {
-  const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>
-    accept(lane, caller, socket),
-  );
+  const descriptors = new Descriptors();
+  const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+    const room = descriptors.roomFor(socket, lane.sweeper.now);
+    if (room === 'full') socket.destroy();
+    else accept(lane, caller, socket, room === 'crowded');
+  });
   return new Promise((resolve, reject) => {
     server.once('error', reject);
     server.listen({ ...options, backlog: 1024 }, () => {
@@ -37,7 +41,8 @@ export function listen(
   });
 }
 
-function accept(lane: Lane, caller: Caller, socket: net.Socket): void {
+/** @param crowded there is hardly room for this connection: it gets an answer that says so, and no more */
+function accept(lane: Lane, caller: Caller, socket: net.Socket, crowded: boolean): void {
   lane.meters.count('connectionsOpened');
   const sniff: Swept = {
     deadline: lane.sweeper.now + lane.timeouts.clientTls,
@@ -58,16 +63,19 @@ function accept(lane: Lane, caller: Caller, socket: net.Socket): void {
     socket.removeListener('end', gone);
     socket.removeListener('close', gone);
     if (chunk[0] === TLS_HANDSHAKE) {
-      serverSocket(lane, socket, chunk, lane.listenerContext, (secure) => serve(lane, caller, secure));
+      serverSocket(lane, socket, chunk, lane.listenerContext, (secure) =>
+        serve(lane, caller, secure, crowded),
+      );
     } else if (!plainAllowed(lane, socket)) socket.destroy();
-    else serve(lane, caller, socket).onData(chunk);
+    else serve(lane, caller, socket, crowded).onData(chunk);
   });
 }
 
-function serve(lane: Lane, caller: Caller, socket: net.Socket): ClientConnection {
+function serve(lane: Lane, caller: Caller, socket: net.Socket, crowded: boolean): ClientConnection {
   return new ClientConnection(lane, socket, {
     tunnel: null,
     caller,
+    crowded,
     onConnect: (authority, access, early) => {
       new Tunnel(lane, socket, authority, access, early);
     },

@@ -222,7 +222,8 @@ function refusalOf(failure: Substituted, service: string): Problem {
 
 /**
  * Trailer fields that may go on (protocol, "Trailers"): not what frames, routes or authenticates, in either
- * direction, nor what the head's Connection field nominates (RFC 9110 7.6.1). `slots` is empty for a response.
+ * direction, nor what the head's Connection field nominates (RFC 9110 7.6.1). For a response `slots` holds
+ * what only the broker says.
  */
 export function passingTrailers(
   trailers: Fields,

@@ -107,7 +107,8 @@ function encodeQuery(value: string): string {
 function isDotSegment(segment: string): boolean {
   let text = segment;
   for (let i = 0; i < 4; i++) {
-    if (text.split(/[/\\]/).some((part) => part === '.' || part === '..')) return true;
+    // What follows a `;` is a parameter to servers that know them, and a NUL ends the name to others.
+    if (text.split(/[/\\]/).some((part) => /^\.\.?(?:[;\0]|$)/.test(part))) return true;
     const decoded = text.replace(/%([0-9a-fA-F]{2})/g, (_, hex) =>
       String.fromCharCode(Number.parseInt(hex, 16)),
     );

@@ -14,8 +14,14 @@ import type { Swept } from './sweep.ts';
 import { type Upstream, upstreamKey } from './upstreams.ts';
 
 const TLS_HANDSHAKE = 0x16;
-/** A method of HTTP and the space behind it: what tells cleartext HTTP from anything else that begins with letters. */
-const requestStart = /^[A-Z]{1,20} /;
+/**
+ * What tells cleartext HTTP from anything else that begins with a word: a method as they are usually spelled, or any
+ * other with a target behind it (`SSH-2.0-x y` has a word and a space, too).
+ */
+const requestStart = /^(?:[A-Z]{1,20} |[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} (?:\/|\*|https?:\/\/))/;
+/** What may still become one. */
+const requestPrefix = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}(?: (?:h|ht|htt|https?|https?:|https?:\/)?)?$/;
+const requestStartBytes = 32 + ' https://'.length;
 
 /**
  * An open CONNECT tunnel before it is known what goes through it: TLS is intercepted (or relayed, where the
@@ -60,9 +66,9 @@ export class Tunnel implements Swept {
   #sniff(): void {
     const bytes = this.#early.view();
     if (bytes[0] !== TLS_HANDSHAKE) {
-      const text = bytes.latin1Slice(0, Math.min(24, bytes.length));
+      const text = bytes.latin1Slice(0, Math.min(requestStartBytes, bytes.length));
       if (requestStart.test(text)) this.#serve('http');
-      else if (!/^[A-Z]{1,20}$/.test(text)) this.#relay(false);
+      else if (!requestPrefix.test(text)) this.#relay(false);
       return;
     }
     const hello = readClientHello(bytes);
@@ -124,6 +130,7 @@ export class Tunnel implements Swept {
     return new ClientConnection(this.#lane, socket, {
       tunnel: { target, access: this.#access },
       caller: null,
+      crowded: false,
       onConnect: null,
     });
   }

@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import t from 'tap';
 import { Secret } from '../../src/actors/vault/secret.ts';
+import { until } from '../support/broker.ts';
 import { busy } from './furnish.ts';
-import { by, complaints, done, password, startChromium, startStage, visit } from './stage.ts';
+import { by, complaints, done, password, startChromium, startStage, visit, watchShifts } from './stage.ts';
 
 const browser = await startChromium(t);
 const stage = await startStage(t, busy());
@@ -69,7 +70,8 @@ t.test('services: the words of the API, edit, disable, remove', async (t) => {
   await page.getByLabel('Header', { exact: true }).fill('X-Key');
   await page.getByLabel('What stands before the value').fill('Token ');
   await press(page, 'Add the service');
-  t.match(await page.getByRole('alert').innerText(), /there is no credential EXAMPLE_KEY/);
+  t.match(await page.getByRole('status').first().innerText(), /One step is left.*EXAMPLE_KEY/);
+  t.equal(await page.evaluate('document.activeElement.name'), 'value.EXAMPLE_KEY');
   await page.getByLabel('Value of EXAMPLE_KEY').fill('v1');
   await press(page, 'Add the service');
   const find = async (host: string) => (await servicesOf('default')).find((service) => service.host === host);
@@ -168,20 +170,68 @@ t.test('vaults: made by keyboard, set, cleared, deleted', async (t) => {
   await page.getByText('The vault and all that was in it are gone.').waitFor();
 });
 
+t.test('by keyboard alone: past the bar, a service from a template, and its way off', async (t) => {
+  const page = await visit(t, browser, stage, { user: 'owner' });
+  await page.goto(`${stage.baseUrl}/vaults/default/new-service`);
+  const focused = () =>
+    page.evaluate<string>(`(() => {
+      const { id, textContent, tagName } = document.activeElement;
+      return id || (tagName === 'BODY' ? 'nothing' : textContent.trim());
+    })()`);
+  /** Tabs on to what has this id or text, and never over something that doesn't show that it has the focus. */
+  const tabTo = async (wanted: string) => {
+    for (let i = 0; i < 60; i++) {
+      await page.keyboard.press('Tab');
+      const ring = await page.evaluate<string>('getComputedStyle(document.activeElement).outlineStyle');
+      if (ring === 'none') return t.fail(`${await focused()} does not show the focus`);
+      if ((await focused()) === wanted) return;
+    }
+    t.fail(`${wanted} is not reached`);
+  };
+  await page.keyboard.press('Tab');
+  t.equal(await focused(), 'Skip to content');
+  await page.keyboard.press('Enter');
+  await tabTo('Services');
+  await tabTo('template');
+  await page.keyboard.type('Linear');
+  await tabTo('Fill in');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/template=linear/);
+  await tabTo('host');
+  await tabTo('auth-api-key');
+  await tabTo('value-LINEAR_API_KEY');
+  await page.keyboard.type('lin_api_1');
+  await page.keyboard.press('Enter');
+  await page.getByText('The service is saved.').waitFor();
+  await tabTo('api.linear.app');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/services\/api\.linear\.app/);
+  await tabTo('Remove');
+  await page.keyboard.press('Enter');
+  await tabTo('Remove api.linear.app');
+  await page.keyboard.press('Enter');
+  await page.getByText('The service is removed.').waitFor();
+  t.notOk((await servicesOf('default')).some(({ host }) => host === 'api.linear.app'));
+});
+
 t.test('agents: invited, rotated, removed; sessions revoked', async (t) => {
   const page = await visit(t, browser, stage, { user: 'owner' });
   await page.goto(`${stage.baseUrl}/agents`);
   await page.getByLabel('Name').fill('release-bot');
   await press(page, 'Make an invite');
-  const invite = await page.locator('.card.mono').innerText();
+  const [, invite] = (await page.locator('#copied').innerText()).split('POST ');
   t.notMatch(page.url(), 'brk_', 'the address does not hold it');
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await press(page, 'Copy');
+  await page.getByRole('button', { name: 'Copied' }).waitFor();
+  t.match(await page.evaluate('navigator.clipboard.readText()'), invite);
   const joined = await fetch(invite, { method: 'POST' });
   t.match(await joined.json(), { agent: 'release-bot', vaults: ['default'] });
   await page.getByRole('link', { name: 'Done' }).click();
   const row = page.getByRole('row', { name: /release-bot/ });
   await row.getByText('New token', { exact: true }).click();
   await row.getByRole('button', { name: 'Make a new token' }).click();
-  t.match(await page.locator('.card.mono').innerText(), /^brk_agt_[0-9a-f]{72}$/);
+  t.match(await page.locator('#copied').innerText(), /^brk_agt_[0-9a-f]{72}$/);
   await page.getByRole('link', { name: 'Done' }).click();
   await row.getByText('Remove', { exact: true }).click();
   await row.getByRole('button', { name: 'Remove release-bot' }).click();
@@ -194,6 +244,14 @@ t.test('agents: invited, rotated, removed; sessions revoked', async (t) => {
   await page.getByText('The session is revoked').waitFor();
   t.same(await vault.ask('session.list', {}), []);
 });
+
+/** What is in the files of the audit. */
+function auditText({ directory }: typeof stage): string {
+  const folder = join(directory, 'audit');
+  return readdirSync(folder)
+    .map((file) => readFileSync(join(folder, file), 'utf8'))
+    .join('');
+}
 
 /** As a lane writes it. */
 const request = {
@@ -218,24 +276,48 @@ const request = {
 t.test('live: proposals, requests, figures', async (t) => {
   const page = await visit(t, browser, stage, { user: 'owner' });
   const wrong = complaints(page);
+  const shifts = await watchShifts(page);
+  // It looks whenever it begins to listen.
+  const listening = page.waitForResponse(/\/live\/proposals/);
   await page.goto(`${stage.baseUrl}/proposals`);
-  await page.waitForLoadState('networkidle').catch(() => {});
+  await listening;
   const { id } = await stage.propose({ credentials: [{ action: 'set', key: 'LIVE_KEY' }] });
   await page.getByText('A new proposal has come.').waitFor();
   t.match(await page.locator('.count').innerText(), /^1/);
   await done(vault.ask('proposal.reject', { id, reason: '', by }));
   await page.locator('.count').waitFor({ state: 'hidden' });
+  t.equal(await shifts.sum(), 0, 'a proposal that comes and goes moves nothing');
 
+  // What happens between the making of the page and the beginning of its stream isn't lost.
+  await page.route(
+    '**/live/requests*',
+    async (route) => {
+      stage.audit(request);
+      await until(() => auditText(stage).includes('"kind":"request"'), 'it is written', 60);
+      await route.continue();
+    },
+    { times: 1 },
+  );
   await page.goto(`${stage.baseUrl}/requests`);
-  await page.getByText('Live: new requests show at the top.').waitFor();
-  stage.audit(request);
   const row = page.locator('#requests tr').first();
   await row.waitFor();
   t.match(
     await row.innerText(),
-    /12:34:56\s+<b>nightly<\/b>.*GET https:\/\/api\.example\.com\/x.*403 forbidden/s,
+    /12:34:56\s+<b>nightly<\/b>.*GET api\.example\.com\s+\/x\s.*403, 1 ms\s+forbidden/s,
   );
-  await row.getByRole('link', { name: /Explain/ }).click();
+  stage.audit({ ...request, method: 'DELETE', path: '/y', keys: ['A_KEY'], service: 'api.example.com' });
+  await row.getByText('DELETE').waitFor();
+  t.match(await page.locator('#requests tr').nth(1).innerText(), /GET/, 'the other one is beneath it');
+  t.equal(await shifts.sum(), 0, 'requests that come move nothing');
+  await row.hover();
+  stage.audit({ ...request, method: 'PUT' });
+  await page.getByText('1 new, shown when you leave the list.').waitFor();
+  t.match(await row.innerText(), /DELETE/, 'what one points at stays');
+  await page.mouse.move(0, 0);
+  await row.getByText('PUT').waitFor();
+  await row.getByRole('link', { name: /Explain/ }).focus();
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/\/explain/);
   t.match(await main(page), /It would go through as it is.*none matches/s, 'why nothing was injected');
 
   stage.audit({ ...request, host: 'other.example.net', status: 200, error: null, keys: ['A_KEY'] });
@@ -243,20 +325,23 @@ t.test('live: proposals, requests, figures', async (t) => {
     await page.goto(`${stage.baseUrl}/requests?${query}`);
     return page.locator('#requests tr').count();
   };
-  await page.waitForTimeout(200);
-  t.equal(await shown('vault=default'), 2);
+  await until(async () => (await shown('vault=default')) === 4, 'all of them are written', 60);
   t.equal(await shown('host=other'), 1);
-  t.equal(await shown('outcome=refused'), 1);
+  t.equal(await shown('outcome=refused'), 3);
   t.equal(await shown('outcome=2xx'), 1);
-  t.equal(await shown('outcome=forbidden&host=api.example'), 1);
+  t.equal(await shown('outcome=forbidden&host=api.example'), 3);
   t.equal(await shown('host=nowhere'), 0);
   t.match(await main(page), /No request of late is like that/);
 
   await page.goto(stage.baseUrl);
   const figure = page.locator('[data-figure="requests"]');
   const before = await figure.innerText();
-  for (let i = 0; i < 100 && (await figure.innerText()) === before; i++) await page.waitForTimeout(100);
-  t.not(await figure.innerText(), before, 'the figures go on without loading the page');
+  await until(
+    async () => (await figure.innerText()) !== before,
+    'the figures go on without loading the page',
+    60,
+  );
+  t.equal(await shifts.sum(), 0, 'and move nothing');
   t.same(wrong, []);
 });
 

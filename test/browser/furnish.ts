@@ -11,8 +11,7 @@ export function busy(): Pick<FrontOptions, 'stats' | 'clock'> {
   const total = { requests: 0, failures: 0, forbidden: 0, missing: 0, counts: [...bounds, 0].map(() => 0) };
   let minute = 0;
 
-  function stats(): Stats {
-    const wave = Math.max(0, Math.round(400 + 300 * Math.sin(minute++ / 7)));
+  function pass(wave: number): void {
     const slow = minute % 11 === 0 ? 7 : 5;
     total.requests += wave;
     total.failures += minute % 9 === 0 ? 4 : 0;
@@ -20,6 +19,12 @@ export function busy(): Pick<FrontOptions, 'stats' | 'clock'> {
     total.missing += minute % 13 === 0 ? 3 : 0;
     total.counts[3] += Math.round(wave * 0.7);
     total.counts[slow] += Math.round(wave * 0.3);
+  }
+
+  function stats(): Stats {
+    // Of the minute that runs there is a little more at each look.
+    total.requests += 3;
+    total.counts[3] += 3;
     const { requests, failures, forbidden, missing, counts } = total;
     return {
       requests,
@@ -34,9 +39,13 @@ export function busy(): Pick<FrontOptions, 'stats' | 'clock'> {
       auditHealthy: true,
     };
   }
-  // The hour is over before a page is looked at; from then on it stands still.
-  const setTimer: FrontOptions['clock']['setTimer'] = (ms, fn) =>
-    ms === 60_000 ? systemClock.setTimer(minute < 62 ? 1 : ms, fn) : systemClock.setTimer(ms, fn);
+  // The hour is over before a page is looked at; from then on a minute is one.
+  const setTimer: FrontOptions['clock']['setTimer'] = (ms, fn) => {
+    if (ms !== 60_000) return systemClock.setTimer(ms, fn);
+    minute++;
+    pass(Math.max(0, Math.round(400 + 300 * Math.sin(minute / 7))));
+    return systemClock.setTimer(minute < 63 ? 1 : ms, fn);
+  };
   return { stats, clock: { ...systemClock, setTimer } };
 }
 
@@ -107,6 +116,7 @@ export async function furnish(stage: Stage): Promise<Proposals> {
     const { token } = await done(vault.ask('invite.create', invite));
     await done(vault.ask('invite.redeem', { hash: hashToken(token.reveal()), name: null, by }));
   }
+  await done(vault.ask('service.clear', { vault: 'research', by }));
   const made = await proposals(stage);
   for (const label of ['nightly report', null]) {
     await done(vault.ask('session.create', { vault: 'default', ttlSeconds: 86_400, label, by }));
@@ -154,6 +164,7 @@ async function proposals(stage: Stage): Promise<Proposals> {
   stage.later(8 * 86_400_000);
   await new Promise((resolve) => setTimeout(resolve, 50));
 
+  stage.later(-48 * 60_000);
   const plain = await stage.propose({
     services: [
       {
@@ -168,11 +179,12 @@ async function proposals(stage: Stage): Promise<Proposals> {
         ...slot,
         key: 'NOTION_TOKEN',
         description: 'Internal integration secret',
-        obtain: 'https://www.notion.so/profile/integrations',
+        obtain: 'https://www.notion.com/profile/integrations',
       },
     ],
     ...words,
   });
+  stage.later(31 * 60_000);
   const risky = await stage.propose({
     services: [
       {
@@ -192,11 +204,13 @@ async function proposals(stage: Stage): Promise<Proposals> {
     credentials: [{ ...set, key: 'GITHUB_TOKEN', value: 'given by the agent' }],
     user_message: 'Urgent: security requires you to press Allow now!',
   });
+  stage.later(13 * 60_000);
   const removal = await stage.propose({
     services: [{ action: 'delete', host: 'api.openai.com' }],
     credentials: [{ action: 'delete', key: 'OPENAI_API_KEY' }],
     message: 'We have moved to another model.',
   });
+  stage.later(4 * 60_000);
   return { plain, risky, removal, applied, rejected, expired };
 }
 
@@ -204,7 +218,7 @@ async function proposals(stage: Stage): Promise<Proposals> {
 function traffic(stage: Stage): void {
   const request = (minutes: number, host: string, path: string, more: object = {}) => ({
     ...{
-      time: new Date(Date.now() - minutes * 60_000).toISOString(),
+      time: new Date(stage.now() - minutes * 60_000).toISOString(),
       kind: 'request',
       request_id: `r${minutes}`,
     },

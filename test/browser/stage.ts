@@ -38,7 +38,11 @@ export const password = 'correct horse battery staple';
 /** As strong as the real ones in form, and a thousand times as fast. */
 const encoded = hashPassword(password, { N: 2 ** 7, r: 8, p: 1 });
 
+/** What a test needs for as long as it lasts. */
+export type Lasting = Pick<Test, 'teardown'>;
+
 export interface Stage {
+  /** Where it listens, whatever its links say. */
   readonly baseUrl: string;
   /** The data directory. */
   readonly directory: string;
@@ -54,14 +58,23 @@ export interface Stage {
   cookie(name?: string): Promise<string>;
   /** Puts the broker's wall clock forward. */
   later(ms: number): void;
+  /** What it shows: milliseconds since the epoch. */
+  now(): number;
   /** Makes an admin with a password. */
   admin(name: string, ...vaults: string[]): Promise<void>;
 }
 
-/** Starts a front for one test. */
-export async function startStage(t: Test, options: Partial<FrontOptions> = {}): Promise<Stage> {
+/**
+ * Starts a front for one test.
+ * @param startsAt what the broker's wall clock shows then; default: the time
+ */
+export async function startStage(
+  t: Lasting,
+  options: Partial<FrontOptions> = {},
+  startsAt = systemClock.now(),
+): Promise<Stage> {
   const directory = mkdtempSync(join(tmpdir(), 'broker-browser-'));
-  let ahead = 0;
+  let ahead = startsAt - systemClock.now();
   const clock: Clock = { ...systemClock, now: () => systemClock.now() + ahead };
   const system = createSystem({ clock });
   const log: string[] = [];
@@ -93,7 +106,6 @@ export async function startStage(t: Test, options: Partial<FrontOptions> = {}): 
     failures: new SignInFailures(new SharedArrayBuffer(failureBytes), 50),
     ready: () => true,
     draining: () => false,
-    clock,
     log: (level, message, fields) => log.push(JSON.stringify({ level, message, ...fields })),
     audit: (record) => void audit.tell('append', { lines: auditLine(record), count: 1 }),
     auditRead: (query) => auditLog.read(query),
@@ -108,7 +120,9 @@ export async function startStage(t: Test, options: Partial<FrontOptions> = {}): 
       }),
     },
     ...options,
+    clock: { ...(options.clock ?? clock), now: clock.now },
   });
+  const baseUrl = `http://127.0.0.1:${front.port}`;
   t.teardown(async () => {
     await front.close(200);
     await system.stop();
@@ -119,7 +133,7 @@ export async function startStage(t: Test, options: Partial<FrontOptions> = {}): 
   await done(vault.ask('operator.password', { name: 'owner', encoded, by }));
 
   return {
-    baseUrl: front.baseUrl,
+    baseUrl,
     directory,
     port: front.port,
     vault,
@@ -133,7 +147,7 @@ export async function startStage(t: Test, options: Partial<FrontOptions> = {}): 
         vault.ask('proposal.create', { vault: name, body, by: agent }),
       );
       const { id } = proposal;
-      return { id, url: `${front.baseUrl}/approve/${id}?token=${approvalToken.reveal()}` };
+      return { id, url: `${baseUrl}/approve/${id}?token=${approvalToken.reveal()}` };
     },
     async cookie(name = 'owner') {
       return (await done(vault.ask('operator.signIn', { name, kind: 'cookie', by }))).token.reveal();
@@ -141,6 +155,7 @@ export async function startStage(t: Test, options: Partial<FrontOptions> = {}): 
     later(ms) {
       ahead += ms;
     },
+    now: clock.now,
     async admin(name, ...vaults) {
       await done(vault.ask('operator.create', { name, role: 'admin', vaults, encoded, by }));
     },
@@ -164,7 +179,7 @@ const programs = [
 ];
 
 /** Starts Chromium for one test file. It fails where there is none: what isn't looked at isn't tested. */
-export async function startChromium(t: Test): Promise<Browser> {
+export async function startChromium(t: Lasting): Promise<Browser> {
   const executablePath = process.env.CHROMIUM ?? programs.find((path) => existsSync(path));
   if (executablePath === undefined)
     throw new Error('There is no Chromium. Install it, or name it in CHROMIUM.');
@@ -189,14 +204,14 @@ export async function startChromium(t: Test): Promise<Browser> {
 
 /** A page in a browser profile of its own, where `user` is signed in. It is closed after the test. */
 export async function visit(
-  t: Test,
+  t: Lasting,
   browser: Browser,
   stage: Stage,
   { user, ...options }: BrowserContextOptions & { readonly user?: string } = {},
 ): Promise<Page> {
   const context = await browser.newContext(options);
   t.teardown(() => context.close());
-  context.setDefaultTimeout(10_000);
+  context.setDefaultTimeout(30_000);
   if (user !== undefined) await signIn(context, stage, user);
   return context.newPage();
 }
@@ -221,6 +236,14 @@ export async function barriers(page: Page): Promise<string[]> {
   });
   await session.detach();
   return JSON.parse(result.value);
+}
+
+/** Adds up how far what is on a page moves while it is loaded and lives: 0 where nothing does. To be called first. */
+export async function watchShifts(page: Page): Promise<{ sum(): Promise<number> }> {
+  await page.addInitScript(`window.shifted = 0;
+    new PerformanceObserver((list) => { for (const { value } of list.getEntries()) window.shifted += value; })
+      .observe({ type: 'layout-shift', buffered: true });`);
+  return { sum: () => page.evaluate<number>('window.shifted') };
 }
 
 /** Collects what a page complains of: errors in scripts, and what its policy forbids. */

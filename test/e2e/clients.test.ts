@@ -180,7 +180,11 @@ t.test('unmodified clients get through and never see a credential', { timeout: 1
         seen.some(({ headers }) => proxyHeaders.some((header) => header in headers)),
         'nothing of the proxy went on',
       );
-      if (name === 'git') return;
+      if (name === 'git') {
+        const chunked = seen.filter(({ headers }) => headers['transfer-encoding'] === 'chunked');
+        t.equal(chunked.length, types.length, 'each push went in chunks');
+        return;
+      }
       t.ok(
         seen.every((one) => one.method === 'GET' || one.body === digest),
         'bodies went on whole',
@@ -281,7 +285,12 @@ for (const end of ['by itself', 'by SIGTERM'] as const) {
     else writeFileSync(done, '');
     t.equal((await ended).code, end === 'by SIGTERM' ? 143 : 0);
     t.notOk(existsSync(join(tmp, folder)), 'the files are gone');
-    t.equal((await open.request('/')).status, 401, 'the open tunnel is refused at once');
+    // On a slow machine the tunnel has been closed by now, which comes half a second later.
+    const refused = await open.request('/').then(
+      ({ status }) => status,
+      ({ message }) => message,
+    );
+    t.match(String(refused), /^401$|ended/, 'the open tunnel is refused at once');
     await t.rejects(openTunnel(broker, root, target), /407/, 'and no other is opened');
     const { body } = await broker.api<{ sessions: unknown[] }>('GET', '/v1/sessions');
     t.same(body.sessions, []);

@@ -51,7 +51,7 @@ t.test('the Dockerfile copies all that a broker needs, and its environment is un
 
 t.test('the systemd unit names settings that exist, and leaves time to drain', async (t) => {
   const text = read('broker.service');
-  const env = {
+  const env: Record<string, string> = {
     ...variables(text, /^#?Environment=(.+)$/gm),
     BROKER_DATA_DIR: join(temporary(t), 'data'),
   };

@@ -288,8 +288,10 @@ t.test('agents and invites', async (t) => {
     [{}, 'vaults'],
     [{ vaults: [] }, 'vaults'],
     [{ vaults: ['default'], name: '../x' }, 'name'],
-    [{ vaults: ['default'], ttl_seconds: 1 }, 'ttl_seconds'],
-    [{ vaults: ['default'], token_ttl_seconds: 'never' }, 'token_ttl_seconds'],
+    [{ vaults: ['default'], ttl_seconds: 0 }, 'ttl_seconds'],
+    [{ vaults: ['default'], ttl_seconds: 2_592_001 }, 'ttl_seconds'],
+    [{ vaults: ['default'], token_ttl_seconds: 0 }, 'token_ttl_seconds'],
+    [{ vaults: ['default'], token_ttl_seconds: 'ever' }, 'token_ttl_seconds'],
   ] as const) {
     t.match(await asOwner('POST', '/v1/agents/invites', body), { status: 400, json: { field } }, field);
   }
@@ -298,4 +300,13 @@ t.test('agents and invites', async (t) => {
     await invite({ name: 'forever', vaults: ['default'], token_ttl_seconds: null }),
   );
   t.equal(forever.json.expires_at, null);
+  for (const [ttl_seconds, token_ttl_seconds] of [
+    [1, 1],
+    [2_592_000, 316_224_000],
+  ]) {
+    const body = { vaults: ['default'], ttl_seconds, token_ttl_seconds };
+    t.match(await asOwner('POST', '/v1/agents/invites', body), { status: 201 }, `${ttl_seconds} s`);
+  }
+  const never = await invite({ name: 'too', vaults: ['default'], token_ttl_seconds: 'never' });
+  t.equal((await broker.ask('POST', never)).json.expires_at, null);
 });

@@ -80,7 +80,7 @@ t.test('proposals: created, decided, cancelled', async (t) => {
   t.match(await create(risky), { status: 201, json: { id: 4 } });
   t.match(
     await broker.ask('DELETE', '/v1/proposals/4', { token: await broker.session() }),
-    { status: 404 },
+    { status: 403, json: { error: 'forbidden' } },
     "another's",
   );
   t.match(await broker.ask('DELETE', '/v1/proposals/4', { token }), {

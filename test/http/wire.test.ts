@@ -72,7 +72,22 @@ t.test('malformed HTTP is refused, and nobody else is disturbed', async (t) => {
     [
       'a head of 17 KiB',
       `GET /health HTTP/1.1\r\n${host}X: ${'a'.repeat(17 * 1024)}\r\n\r\n`,
-      /^HTTP\/1.1 431 /,
+      /^HTTP\/1.1 431 [\s\S]*"headers_too_large"/,
+    ],
+    [
+      'a head of 100 KiB',
+      `GET /health HTTP/1.1\r\n${host}X: ${'a'.repeat(100 * 1024)}\r\n\r\n`,
+      /^HTTP\/1.1 431 [\s\S]*"headers_too_large"/,
+    ],
+    [
+      'a target of 20 KiB',
+      `GET /health?${'a'.repeat(20 * 1024)} HTTP/1.1\r\n${host}\r\n`,
+      /^HTTP\/1.1 431 [\s\S]*"headers_too_large"/,
+    ],
+    [
+      'a head that does not end',
+      `GET /health HTTP/1.1\r\n${host}X: ${'a'.repeat(300 * 1024)}`,
+      /^(HTTP\/1.1 431 [\s\S]*)?$/,
     ],
     ['200 headers', `GET /health HTTP/1.1\r\n${host}${'X: a\r\n'.repeat(200)}\r\n`, /^HTTP\/1.1 431 /],
     [

@@ -64,7 +64,7 @@ t.test('every row names what implements it, and a test that proves it', async (t
 
 t.test('every test of the protocol is named, and every group of vectors', async (t) => {
   const named = rows.flatMap(({ tests }) => tests);
-  for (const file of ['sections', 'endpoints', 'errors', 'commands', 'server']) {
+  for (const file of ['sections', 'endpoints', 'errors', 'commands', 'server', 'boundaries', 'cases']) {
     for (const title of titlesOf(`test/protocol/${file}.test.ts`))
       t.ok(named.includes(`${file} › ${title}`), `${file} › ${title}`);
   }

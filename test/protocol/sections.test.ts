@@ -792,6 +792,12 @@ t.test('Order of refusals', async (t) => {
   t.equal(refused, 'rate_limited', 'then the rate');
   await must('PATCH', '/v1/vaults/order', { rate_limit: null });
   t.equal(await code(blocked, right), 'service_disabled', 'then a service that is disabled');
+  const unmatched = 'http://10.0.0.1/';
+  await must('PATCH', '/v1/vaults/order', { unmatched_host_policy: 'deny' });
+  t.equal(await code(blocked, right), 'service_disabled', 'before the policy');
+  t.equal(await code(unmatched, right), 'forbidden', 'then the policy');
+  await must('PATCH', '/v1/vaults/order', { unmatched_host_policy: 'passthrough' });
+  t.equal(await code(unmatched, right), 'network_blocked', 'which alone kept the network guard from it');
   await must('PATCH', '/v1/vaults/order/services/169.254.169.254', { enabled: true });
   t.equal(
     await code(blocked, right),

@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs';
 import { hostname, networkInterfaces } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import type { Service } from '../../src/actors/vault/model.ts';
 import { freePort, openTlsTunnel, tunnelWire } from '../support/lane.ts';
 import { anyName, createAuthority, upstreamCa } from '../support/upstream.ts';
 import { eventually, nextAnswer, nextRequest, type Wire } from '../support/wire.ts';
+import { against, answering, changed, codes, get, ok, statuses } from './attack-kit.ts';
 import { type Arena, type Attack, type Outcome, openAddress, openArena } from './attack-runner.ts';
 
 interface Case {
@@ -45,12 +45,6 @@ const notHere: Readonly<Record<string, string>> = {
   'LIM-007': '10 000 connections: a load',
   'LIM-009': 'policy.test.ts, with limits that are soon reached',
 };
-
-const get = (fields = '', path = '/', host = 'api.good.test') =>
-  `GET ${path} HTTP/1.1\r\nHost: ${host}\r\n${fields}\r\n`;
-const ok = (body = '') => `HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
-const statuses = (outcome: Outcome) => outcome.answers.map(({ status }) => status);
-const codes = (outcome: Outcome) => outcome.answers.map((answer) => answer.field('x-broker-error') ?? null);
 
 type Drive = (t: Test, arena: Arena, given: Case) => Promise<number>;
 
@@ -106,28 +100,6 @@ const plainTraffic = (t: Test, { reached }: Outcome): void => {
   for (const name of ['authorization', 'x-api-key', 'x-custom']) t.notOk(names.includes(name), name);
 };
 
-/** A service or credential otherwise than the fixtures have it, while `work` goes on. */
-async function changed<T>(
-  { lane }: Arena,
-  change: { service?: Service; credentials?: Record<string, string | null> },
-  before: Record<string, string>,
-  work: () => Promise<T>,
-): Promise<T> {
-  const set = (credentials: Record<string, string | null>) =>
-    lane.publish(
-      ...Object.entries(credentials).map(
-        ([key, value]) => ({ type: 'credential', vault: lane.ids.v1, key, value }) as const,
-      ),
-    );
-  if (change.service) lane.publish({ type: 'service', vault: lane.ids.v1, service: change.service });
-  set(change.credentials ?? {});
-  try {
-    return await work();
-  } finally {
-    set(before);
-  }
-}
-
 /** Blocked by the guard, inside the tunnel; or, where the host is no host, at the CONNECT. */
 const blocked: Drive = async (t, arena, { input }) => {
   const host = input.connect.replace(/:\d+$/, '');
@@ -136,22 +108,6 @@ const blocked: Drive = async (t, arena, { input }) => {
   t.strictSame([statuses(outcome), codes(outcome)], [[403], ['network_blocked']]);
   t.strictSame(outcome.reached, []);
   return 1;
-};
-
-/** An upstream that misbehaves, asked once. */
-async function against(
-  arena: Arena,
-  script: (wire: Wire, n: number) => unknown,
-  attack: Attack = {},
-): Promise<Outcome> {
-  const up = await arena.upstream(script);
-  return arena.attack({ connect: `api.good.test:${up.port}`, raw: get(), ...attack });
-}
-
-/** Answers what can be answered; the request is read before. */
-const answering = (answer: string) => async (wire: Wire) => {
-  await nextRequest(wire);
-  wire.send(answer);
 };
 
 const drives: Readonly<Record<string, Drive>> = {
@@ -263,10 +219,18 @@ const drives: Readonly<Record<string, Drive>> = {
     t.strictSame([statuses(outcome), codes(outcome)], [[403], ['network_blocked']]);
     return 1;
   },
-  'NET-045': async (t, arena, given) => {
-    let count = 0;
-    for (let i = 0; i < given.input.n; i++) count += await blocked(t, arena, given);
-    return count;
+  'NET-045': async (t, arena, { input }) => {
+    // What a name is taken for at first is let through and has nobody listening; its next address has.
+    const inside = await arena.upstream(answering(ok('inside')), { host: '127.0.0.1' });
+    const connect = `re.test:${inside.port}`;
+    const seen = new Set<string | null>();
+    for (let i = 0; i < input.n; i++) {
+      const outcome = await arena.attack({ connect, cleartext: true, raw: get('', '/', 're.test') });
+      for (const code of codes(outcome)) seen.add(code);
+    }
+    t.strictSame([...seen].sort(), ['network_blocked', 'upstream_unreachable']);
+    t.equal(inside.connections, 0);
+    return input.n;
   },
 
   'INJ-002': served((t, { reached }) => t.equal(reached[0].field('x-api-key'), 'sk_live_wild_5Tr/+7x'), {
@@ -737,11 +701,16 @@ async function unusable(t: Test, arena: Arena, values: readonly (string | null)[
   return values.length;
 }
 
+/** A name whose addresses change from one look-up to the next. */
+let rebound = false;
 const arena = await openArena(t, {
   names: {
-    'mix.test': ['203.0.113.10', '10.0.0.1'],
-    're.test': ['203.0.113.10', '127.0.0.1'],
-    'he.test': ['203.0.113.10', '::1'],
+    'mix.test': [openAddress, '10.0.0.1'],
+    're.test': (_host, _options, done) => {
+      rebound = !rebound;
+      done(null, [{ address: rebound ? openAddress : '127.0.0.1', family: 4 }]);
+    },
+    'he.test': [openAddress, '::1'],
     'c.test': ['127.0.0.1'],
   },
 });

@@ -273,7 +273,8 @@ t.test('HEAD, 204 and 304 have no body, whatever their fields say', async (t) =>
   }
   const same = await ask('GET', '/304');
   t.match([same.status, same.field('content-length'), same.field('etag')], [304, '77', '"x"']);
-  await stillServes(t, client, up, 1);
+  // The 204 that announced a body took its connection with it.
+  await stillServes(t, client, up, 2);
 });
 
 t.test('chunked both ways, of unknown length: each piece goes on as it comes', async (t) => {

@@ -10,8 +10,9 @@ import termios
 
 pid, terminal = pty.fork()
 if pid == 0:
+    # Before the command starts, so that it is not told of another size in the middle of what it does.
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
     os.execvp(sys.argv[1], sys.argv[1:])
-fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
 sources = [terminal, 0]
 while terminal in sources:
     for source in select.select(sources, [], [])[0]:

@@ -302,6 +302,12 @@ t.test('data directory', async (t) => {
   writeFileSync(join(made.path, 'broker.lock'), 'no database'.repeat(100));
   t.throws(() => openDirectory(made.path), { code: 'directory_refused', message: /broker.lock/ });
 
+  mkdirSync(join(base, 'empty'));
+  chmodSync(join(base, 'empty'), 0o755);
+  const empty = openDirectory(join(base, 'empty'));
+  t.equal(statSync(empty.path).mode & 0o777, 0o700, 'an empty one is made private');
+  empty.close();
+
   chmodSync(made.path, 0o750);
   t.throws(() => openDirectory(made.path), { code: 'directory_refused', message: /chmod 700/ });
   writeFileSync(join(base, 'file'), '');

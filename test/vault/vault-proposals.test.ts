@@ -136,8 +136,10 @@ t.test('get, list and cancel: each sees its own', async (t) => {
     t.match(await refusal(running.vault.ask('proposal.get', query)), { code: 'not_found' });
 
   t.match(await refusal(running.vault.ask('proposal.cancel', { id: 1, vault, by: other })), {
-    code: 'not_found',
+    code: 'forbidden',
   });
+  const elsewhere = { id: 1, vault: 'second', by: agent };
+  t.match(await refusal(running.vault.ask('proposal.cancel', elsewhere)), { code: 'not_found' });
   const cancelled = await value(running.vault.ask('proposal.cancel', { id: 1, vault, by: agent }));
   t.match(cancelled, { status: 'cancelled', reviewed_by: null, reviewed_at: cancelled.created_at });
   t.same(await value(running.vault.ask('proposal.cancel', { id: 1, vault, by: agent })), cancelled, 'again');

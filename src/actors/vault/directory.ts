@@ -1,4 +1,4 @@
-import { mkdirSync, type Stats, statSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, type Stats, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { StoreError } from './store.ts';
@@ -14,8 +14,8 @@ export interface DataDirectory {
 }
 
 /**
- * Takes the data directory for this process: makes it (0700) if it isn't there, refuses one that others may look into,
- * and refuses to share it with another server. Sets the umask to 077, since all that is written later is private too.
+ * Takes the data directory for this process: makes it (0700) if it isn't there, makes an empty one private, refuses one
+ * that others could look into already, and refuses to share it with another server. Sets the umask to 077, since all that is written later is private too.
  *
  * @throws {StoreError} `directory_refused` or `directory_in_use`, saying what to do.
  */
@@ -27,11 +27,18 @@ export function openDirectory(directory: string): DataDirectory {
   if (process.geteuid && stat.uid !== process.geteuid()) {
     throw refused(`The data directory ${path} belongs to another user. Start as that user, or name another.`);
   }
-  if (stat.mode & 0o077) {
+  if (stat.mode & 0o077 && !madePrivate(path)) {
     throw refused(`The data directory ${path} is open to other users. Run: chmod 700 ${path}`);
   }
   const lock = takeLock(path);
   return { path, close: () => lock.close() };
+}
+
+/** An empty directory, as `mkdir` or a container's volume makes it, holds nothing yet that others could have read. */
+function madePrivate(path: string): boolean {
+  if (readdirSync(path).length > 0) return false;
+  chmodSync(path, 0o700);
+  return true;
 }
 
 function refused(message: string, cause?: unknown): StoreError {

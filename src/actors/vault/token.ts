@@ -7,7 +7,7 @@ import { Secret } from './secret.ts';
  * them), so that a secret scanner can tell a real one from look-alikes without asking us, and so that a
  * mistyped one is refused without a look-up. Only their SHA-256 is ever stored.
  */
-export const tokenKinds = {
+const tokenKinds = {
   session: 'ses',
   agent: 'agt',
   operator: 'opr',

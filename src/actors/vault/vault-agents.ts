@@ -16,8 +16,8 @@ import type { Writer } from './vault-writer.ts';
 type Names = 'invite.create' | 'invite.redeem' | 'agent.list' | 'agent.remove' | 'agent.rotate';
 
 /** Seconds. */
-const inviteTtl = { min: 60, max: 30 * 86_400 };
-const tokenTtl = { min: 60, max: 10 * 366 * 86_400 };
+const inviteTtl = { min: 1, max: 30 * 86_400 };
+const tokenTtl = { min: 1, max: 10 * 366 * 86_400 };
 const overlap = { min: 0, max: 7 * 86_400 };
 
 export function agentHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, Names> {

@@ -126,9 +126,10 @@ export function proposalHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
     },
 
     async 'proposal.cancel'({ id, vault, by }) {
-      const found = find(id, vault, by.actor);
+      const found = find(id, vault);
       if (!found.ok) return found;
       const proposal = found.value;
+      if (proposal.created_by !== by.actor) return refuse('forbidden', notItsAgent);
       if (proposal.status === 'cancelled') return accept(proposalView(proposal));
       if (!isPending(proposal, now())) return decided(proposal);
       const reviewed_at = writer.timestamp();
@@ -142,6 +143,8 @@ export function proposalHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
     },
   };
 }
+
+const notItsAgent = 'Only the agent that made this proposal may withdraw it.';
 
 export function noProposal<T>(): Result<T> {
   return refuse('not_found', 'There is no such proposal. Check its number.');

@@ -7,7 +7,16 @@ import { type Answer, redirect } from '../reply.ts';
 import type { Route } from '../route.ts';
 import type { FrontParts } from '../routes.ts';
 import type { SignedIn } from '../sign-in.ts';
-import { confirmed, doneHtml, formHtml, refusalHtml, selectField, textField, tickField } from './controls.ts';
+import {
+  confirmed,
+  copyHtml,
+  doneHtml,
+  formHtml,
+  refusalHtml,
+  selectField,
+  textField,
+  tickField,
+} from './controls.ts';
 import { consolePage, vaultsFor } from './layout.ts';
 import type { PageCall, PageRoutes } from './page-route.ts';
 import { listOf } from './service-words.ts';
@@ -29,7 +38,7 @@ export function agentPageRoutes(front: FrontParts, { page, action }: PageRoutes)
     if (!found.ok) return found.problem;
     const { agents } = found.value as { agents: readonly AgentView[] };
     const content = html`${doneHtml(query)}${refusalHtml(refused?.problem ?? null)}
-<h2>Agents</h2>${agents.length === 0 ? noAgents : agentTable(signedIn, agents)}
+<h2 class="hidden">All agents</h2>${agents.length === 0 ? noAgents : agentTable(signedIn, agents)}
 <h2>Invite an agent</h2>${inviteForm(signedIn, vaults, refused?.form ?? null)}
 <h2>Sessions</h2>${sessionsHtml(signedIn, sessions, query)}`;
     const status = refused ? statusOf(refused.problem.code) : 200;
@@ -58,9 +67,9 @@ export function agentPageRoutes(front: FrontParts, { page, action }: PageRoutes)
       return once(
         signedIn,
         'Invite made',
-        html`<p>Give this address to the agent. Whoever posts to it first is the agent, so give it to nobody else. It is shown once and ends ${timeHtml(expires_at)}.</p>
-<p class="card mono">${invite_url}</p>
-<p>The agent joins with <code>curl -X POST</code> and this address, and is told the rest.</p>`,
+        html`<p>Have the agent run this, once. The answer is its own token, and where it reads how to go on.</p>
+${copyHtml(`curl -X POST ${invite_url}`)}
+<p>Whoever posts to this address first is the agent, so give it to nobody else. It is shown here only, and ends ${timeHtml(expires_at)}.</p>`,
       );
     }),
 
@@ -72,7 +81,7 @@ export function agentPageRoutes(front: FrontParts, { page, action }: PageRoutes)
       return once(
         signedIn,
         `New token for ${params.agent}`,
-        html`<p>It is shown once. Put it where the agent reads <code>BROKER_SESSION_TOKEN</code>.</p><p class="card mono">${token}</p>`,
+        html`<p>It is shown here only. Put it where the agent reads <code>BROKER_SESSION_TOKEN</code>.</p>${copyHtml(token)}`,
       );
     }),
 
@@ -88,7 +97,7 @@ export function agentPageRoutes(front: FrontParts, { page, action }: PageRoutes)
   ];
 }
 
-const noAgents = html`<div class="empty"><p><strong>No agents yet.</strong> An agent that stays joins by an invite, below. For one run,
+const noAgents = html`<div class="empty"><p><strong>No agents yet.</strong> An agent joins by an invite: make one below, and hand it on. For a single run,
 <code>broker vault run -- COMMAND</code> gives a session that ends with it.</p></div>`;
 
 function agentTable(signedIn: SignedIn, agents: readonly AgentView[]): Html {
@@ -130,7 +139,7 @@ function inviteForm(signedIn: SignedIn, vaults: readonly VaultView[], given: For
     '/agents',
     html`${textField({ name: 'name', label: 'Name', value: given?.get('name'), hint: 'Letters, digits, dots, hyphens. Empty: the agent names itself.' })}
 <fieldset><legend>Vaults that it may use</legend>${ticks}</fieldset>
-${selectField({ name: 'life', label: 'Its token lives', value: given?.get('life') ?? '7776000' }, lives)}
+${selectField({ name: 'life', label: 'Its token is good for', value: given?.get('life') ?? '7776000' }, lives)}
 <p class="actions"><button class="primary">Make an invite</button></p>`,
   );
 }
@@ -155,7 +164,7 @@ function sessionsHtml(
 ): Html {
   const shown = slice([...sessions].reverse(), query.page);
   if (shown.total === 0) {
-    return html`<div class="empty"><p><strong>Nobody runs.</strong> <code>broker vault run -- COMMAND</code> starts a program with a session of its own, which ends with it.</p></div>`;
+    return html`<div class="empty"><p><strong>No sessions.</strong> <code>broker vault run -- COMMAND</code> starts a program with a session of its own, which ends with it.</p></div>`;
   }
   const rows = shown.items.map(({ id, label, vault, created_at, created_by, expires_at }) => [
     label === null ? html`<code>${id}</code>` : html`<bdi>${label}</bdi><br><code class="muted">${id}</code>`,

@@ -50,11 +50,11 @@ function withFrame(
 
 /**
  * Goes on to the address without the token. The script does it without loading anything; without it the browser loads
- * the page again. So it does, too, where another site's link led here: it then held our strict cookies back, and sends
- * them with what comes from this page.
+ * the page again, and tells it nothing of where it comes from. So it does, too, where another site's link led here: it
+ * then held our strict cookies back, and sends them with what comes from this page.
  */
 function leaveAddress(id: number, viewer: Viewer, incoming: Incoming): Html {
-  const again = html`<meta http-equiv="refresh" content="0; url=/approve/${id}">`;
+  const again = html`<meta http-equiv="refresh" content="0; url=/approve/${id}"><meta name="referrer" content="no-referrer">`;
   const [site] = incoming.values('sec-fetch-site');
   if (viewer.kind === 'visitor' && site === 'cross-site') return again;
   return html`<noscript>${again}</noscript>`;

@@ -41,16 +41,22 @@ export function pendingHtml(view: ApprovalView): Html {
   const decides = viewer.kind === 'operator';
   const risks = risksOf(proposal, around);
   const intro = html`${given ? errorHtml(given.problem, proposal) : null}
-<p>Nothing changes until you allow it.${decides ? null : html` <a href="#decide">To decide, sign in.</a>`}</p>
+<p>${nothingYet[viewer.kind]}</p>
 ${askedHtml(proposal)}
 ${agentWords(proposal)}
 ${risksHtml(risks, decides ? form : null, given?.confirmed ?? new Set())}
-${changesHtml(proposal, around)}`;
+${changesHtml(proposal, around, decides)}`;
   const slots = slotsHtml(proposal, decides ? (key) => valueField(view, key) : () => null);
   if (viewer.kind === 'operator')
     return html`${liveStatus(proposal)}${intro}${decideHtml(view, viewer.signedIn, slots, risks)}`;
   return html`${intro}${slots}<h2 id="decide">Decide</h2>${visitorHtml(viewer, `/approve/${proposal.id}`)}`;
 }
+
+const nothingYet: Readonly<Record<Viewer['kind'], Html>> = {
+  operator: html`Nothing changes until you allow it.`,
+  'other-operator': html`Nothing changes until an operator of this vault allows it.`,
+  visitor: html`Nothing changes until an operator allows it. <a href="#decide">To decide, sign in.</a>`,
+};
 
 /** Where the page says that somebody else has decided meanwhile. */
 function liveStatus({ id }: ProposalReview): Html {
@@ -89,10 +95,10 @@ ${slots}
 <p class="actions"><button class="primary">Allow</button></p>
 </form>
 <form class="card" method="post" action="${action}" data-once>
-${csrfField(signedIn)}<input type="hidden" name="decision" value="deny">
 <div class="field"><label for="reason">Or deny it, with a reason</label>
 <textarea id="reason" name="reason" maxlength="2000" rows="2" aria-describedby="reason-hint">${given?.reason ?? ''}</textarea>
 <span class="hint" id="reason-hint">The agent reads it. It may be left empty.</span></div>
+${csrfField(signedIn)}<input type="hidden" name="decision" value="deny">
 <p class="actions"><button class="danger">Deny</button></p>
 </form>`;
 }
@@ -116,7 +122,7 @@ ${input}
 
 function visitorHtml(viewer: Exclude<Viewer, { kind: 'operator' }>, next: string): Html {
   if (viewer.kind === 'other-operator') {
-    return html`<p>You are signed in as <strong>${viewer.name}</strong>, who doesn’t administer this vault. Ask somebody who does.</p>`;
+    return html`<p>You are signed in as <strong>${viewer.name}</strong>, who doesn’t administer this vault. Ask somebody who does, or <a href="/login?next=${next}">sign in as somebody else</a>.</p>`;
   }
   return html`<p>The link shows this page and no more, since the agent has it too. An operator of the vault decides.</p>
 ${signInForm(next, viewer.byPassword)}`;
@@ -138,7 +144,7 @@ export function decidedHtml(proposal: ProposalReview, around: Surroundings | nul
 ${note}<p>${next(proposal)}</p></div>
 ${askedHtml(proposal)}
 ${agentWords(proposal)}
-${status === 'applied' ? appliedHtml(proposal) : around && changesHtml(proposal, around)}
+${status === 'applied' ? appliedHtml(proposal) : around && changesHtml(proposal, around, true)}
 <p class="actions"><a class="button" href="/proposals">All proposals</a><a class="button" href="/vaults/${proposal.vault}">The vault ${proposal.vault}</a></p>`;
 }
 

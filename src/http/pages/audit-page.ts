@@ -6,7 +6,7 @@ import type { Route } from '../route.ts';
 import type { FrontParts } from '../routes.ts';
 import type { SignedIn } from '../sign-in.ts';
 import { formHtml, selectField } from './controls.ts';
-import { figures } from './figures.ts';
+import { counted } from './figures.ts';
 import { consolePage, vaultsFor } from './layout.ts';
 import type { PageCall, PageRoutes } from './page-route.ts';
 import { listOf } from './service-words.ts';
@@ -110,18 +110,21 @@ function aboutHtml(
   hosts: readonly string[],
   keys: readonly string[],
 ): Html {
-  const lists = [hosts, keys].filter((list) => list.length > 0).map((list) => html`<br>${listOf(list)}`);
-  return html`<span class="mono">${target ?? ''}</span>${lists}`;
+  const lists = [hosts, keys].filter((list) => list.length > 0).map((list) => listOf(list));
+  const parts = target === undefined ? lists : [html`<span class="mono">${target}</span>`, ...lists];
+  return parts.length === 0
+    ? html`–`
+    : html`${parts.map((part, i) => html`${i > 0 ? html`<br>` : null}${part}`)}`;
 }
 
 function verdictHtml({ ok, records, segments, head, firstBad }: AuditVerdict): Html {
   if (ok) {
-    return html`<div class="done" role="status"><p><strong>The log is whole.</strong> ${figures(records)} records in ${figures(segments)} files; nothing in them was changed, and nothing between them is missing.</p>
+    return html`<div class="done" role="status"><p><strong>The log is whole.</strong> ${counted(records, 'record')} in ${counted(segments, 'file')}; nothing in them was changed, and nothing between them is missing.</p>
 ${head ? html`<p>Its head is <span class="mono">${head.seq} ${head.hash}</span>. Kept elsewhere, it shows if the end is cut off later.</p>` : null}</div>`;
   }
   return html`<div class="warning grave" role="alert"><p><strong>The log is not whole.</strong> ${
     firstBad
       ? html`<span class="mono">${firstBad.file}</span>, line ${firstBad.line}: ${firstBad.reason}.`
       : null
-  }</p><p>${figures(records)} records before it are proven good. Compare with a copy of the log, and find out who can write it.</p></div>`;
+  }</p><p>What comes before it is proven good (${counted(records, 'record')}). Compare with a copy of the log, and find out who can write it.</p></div>`;
 }

@@ -40,9 +40,10 @@ export function secretField(
   label: string | Html,
   hint: Html | null = null,
   multiline = false,
+  focused = false,
 ): Html {
   const id = `value-${key}`;
-  const rest = html` id="${id}" name="value.${key}" autocomplete="off" autocapitalize="none" spellcheck="false" data-secret="${key}" aria-describedby="hint-${id}" required`;
+  const rest = html` id="${id}" name="value.${key}" autocomplete="off" autocapitalize="none" spellcheck="false" data-secret="${key}" aria-describedby="hint-${id}" required${focused ? html` autofocus` : null}`;
   const input = multiline
     ? html`<textarea class="secret" rows="6"${rest}></textarea>`
     : html`<input type="password"${rest}>`;
@@ -82,6 +83,11 @@ function hintOf({ name, hint }: Pick<Field, 'name' | 'hint'>): Html | null {
 /** A form of ours that changes something. */
 export function formHtml(signedIn: SignedIn, action: string, content: Html, kind = ''): Html {
   return html`<form method="post" action="${action}" autocomplete="off" class="${kind}" data-once>${csrfField(signedIn)}${content}</form>`;
+}
+
+/** What is there to be copied as a whole, such as a secret that is shown once. */
+export function copyHtml(text: string): Html {
+  return html`<div class="card copy"><code id="copied">${text}</code><button type="button" class="quiet" data-copy="copied" hidden>Copy</button></div>`;
 }
 
 /** What is asked for twice: the button that does it shows when one has said that one wants it. */

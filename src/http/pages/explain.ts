@@ -55,7 +55,7 @@ function methodsWith(method: string): (readonly [string, string])[] {
 }
 
 function answerHtml(vault: string, found: Explanation): Html {
-  const { decision, reason, service, host } = found;
+  const { decision, service, host } = found;
   const titles = {
     inject: 'It would carry a credential',
     passthrough: 'It would go through as it is',
@@ -67,9 +67,15 @@ function answerHtml(vault: string, found: Explanation): Html {
       ? html`<a class="button" href="/vaults/${vault}/new-service?host=${encodeURIComponent(host)}">Add a service for this host</a>`
       : html`<a class="button" href="${servicePath(vault, service)}">Look at the service</a>`;
   return html`<section class="card" aria-labelledby="answer"><h2 id="answer" class="${tones[decision]}">${titles[decision]}</h2>
-<p>${reason}</p>
+<p>${reasonWords(found)}</p>
 <dl class="facts">${facts(found).map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
 <p class="actions">${way}</p></section>`;
+}
+
+/** Refused hosts are told to agents with how they propose them: here it is an operator who reads. */
+function reasonWords({ reason, service, error, host }: Explanation): Html {
+  if (error !== 'forbidden' || service !== null) return html`${reason}`;
+  return html`No service of this vault is for <code>${host}</code>, and other hosts are refused. Add one, or wait for an agent to propose it.`;
 }
 
 function facts({ service, headers, keys, substitutions, error, status }: Explanation): [string, Html][] {

@@ -8,12 +8,16 @@ export function figures(value: number): string {
   return format.format(value);
 }
 
+/** `1 file`, `2 files`. */
+export function counted(count: number, name: string): string {
+  return `${figures(count)} ${name}${count === 1 ? '' : 's'}`;
+}
+
 /** One thing that is counted, as it is now and as it was in the last hour. */
 export interface Panel {
   readonly id: 'requests' | 'latency' | 'refusals';
   readonly title: string;
   readonly figure: string;
-  readonly unit: string;
   readonly note: string;
   /** One a minute. */
   readonly values: readonly number[];
@@ -26,25 +30,22 @@ export function panels(minutes: readonly Minute[]): Panel[] {
   return [
     {
       id: 'requests',
-      title: 'Requests',
+      title: 'Requests this minute',
       figure: figures(now?.requests ?? 0),
-      unit: 'this minute',
       note: `${figures(sum(({ requests }) => requests))} in the last hour, ${figures(sum(({ failures }) => failures))} of them failed`,
       values: minutes.map(({ requests }) => requests),
     },
     {
       id: 'latency',
       title: 'Time to answer, 95 of 100',
-      figure: timed ? `≤ ${figures(timed.p95 ?? 0)}` : '–',
-      unit: 'ms',
+      figure: timed ? `≤ ${figures(timed.p95 ?? 0)} ms` : '–',
       note: timed ? `Half of them within ${figures(timed.p50 ?? 0)} ms` : 'No requests in the last hour',
       values: minutes.map(({ p95 }) => p95 ?? 0),
     },
     {
       id: 'refusals',
-      title: 'Refused by the broker',
+      title: 'Refused this minute',
       figure: figures(now?.refusals ?? 0),
-      unit: 'this minute',
       note: `${figures(sum(({ refusals }) => refusals))} in the last hour`,
       values: minutes.map(({ refusals }) => refusals),
     },

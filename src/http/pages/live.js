@@ -20,6 +20,9 @@ function valueHint(value, key) {
     return 'It begins with the kind of authentication. The broker adds that itself.';
   if (/^(['"]).*\1$/.test(value)) return 'It stands in quotes. Is that meant?';
   if (/^https?:\/\//i.test(value)) return 'It is an address. Is that meant?';
+  if (/^[^\n]*\n+$/.test(value)) return 'It ends with a line break, which no header can carry.';
+  if (/[^\0-\xff]/.test(value))
+    return 'It has letters or signs that no header can carry, such as curly quotes.';
   return null;
 }
 
@@ -50,15 +53,29 @@ for (const link of all('[data-lines]')) {
   });
 }
 
+// Only where the browser lets a page do it: over https, and on the machine itself.
+if (navigator.clipboard) {
+  for (const button of all('[data-copy]')) {
+    button.hidden = false;
+    button.addEventListener('click', async () => {
+      await navigator.clipboard.writeText(at(`#${button.dataset.copy}`).textContent);
+      button.textContent = 'Copied';
+    });
+  }
+}
+
 // A second click doesn't send a form twice. Coming back to the page, it can be sent again.
+let isSending = false;
 for (const form of all('form[data-once]')) {
   form.addEventListener('submit', () => {
+    isSending = true;
     setTimeout(() => {
       for (const button of all('button', form)) button.disabled = true;
     });
   });
 }
 addEventListener('pageshow', () => {
+  isSending = false;
   for (const button of all('form[data-once] button')) button.disabled = false;
 });
 
@@ -89,6 +106,19 @@ const proposalTypes = ['created', 'applied', 'rejected', 'expired', 'cancelled']
 );
 const pendingCount = at('[data-pending]');
 const openProposal = at('[data-live="proposal"]');
+
+// A click that was meant for a window in front of this one decides nothing (“double-clickjacking”): for half a second
+// after the page has come to the front, its buttons take no pointer.
+if (openProposal) {
+  let settled;
+  const settle = () => {
+    document.body.classList.add('settling');
+    clearTimeout(settled);
+    settled = setTimeout(() => document.body.classList.remove('settling'), 500);
+  };
+  addEventListener('focus', settle);
+  document.addEventListener('visibilitychange', settle);
+}
 
 if (pendingCount) {
   const handlers = Object.fromEntries(proposalTypes.map((type) => [type, () => void look()]));
@@ -123,7 +153,8 @@ async function lookAtProposal() {
   const answer = await fetch(`/v1/proposals/${id}`);
   if (!answer.ok) return;
   const { status } = await answer.json();
-  if (status === 'pending' || openProposal.childElementCount > 0) return;
+  // What this page itself has just sent is told by the answer to it.
+  if (status === 'pending' || isSending || openProposal.childElementCount > 0) return;
   const text = document.createElement('p');
   const link = document.createElement('a');
   link.href = `/approve/${id}`;
@@ -134,34 +165,81 @@ async function lookAtProposal() {
   for (const button of all('main button')) button.disabled = true;
 }
 
-// Requests as they happen, the newest first.
+// Requests as they happen, the newest first. The rows stay where they are and pass their texts on, so that nothing
+// moves; and not while somebody points at one of them, or has gone to it by keyboard.
 const requests = at('[data-live="requests"]');
 if (requests) {
   const rows = at('#requests');
-  const row = at('#request-row').content;
+  const blank = at('#request-row').content.firstElementChild;
   const most = Number(requests.dataset.most);
+  const live = 'Live: new requests show at the top.';
+  // All that there is, as the stream begins with it, and what has come since.
+  let whole = null;
+  let fresh = [];
+  let isDue = false;
+
+  function show() {
+    isDue = false;
+    if (fresh.length === 0 && whole === null) return;
+    if (rows.matches(':hover, :focus-within')) {
+      if (fresh.length > 0) requests.textContent = `${fresh.length} new, shown when you leave the list.`;
+      return;
+    }
+    requests.textContent = live;
+    const shown = [...fresh, ...(whole ?? [...rows.children].map(cellsOf))].slice(0, most);
+    whole = null;
+    fresh = [];
+    if (shown.length === 0) return;
+    while (rows.childElementCount < shown.length) rows.append(blank.cloneNode(true));
+    for (const [i, cells] of shown.entries()) fillRow(rows.children[i], cells);
+    at('[data-empty]')?.remove();
+  }
+
+  rows.addEventListener('pointerleave', show);
+  rows.addEventListener('focusout', () => setTimeout(show));
   listen(requests.dataset.from, {
     open: () => {
-      requests.textContent = 'Live: new requests show at the top.';
+      requests.textContent = live;
     },
     error: () => {
       requests.textContent = 'The connection is lost. Trying again.';
     },
     request: ({ data }) => {
-      const cells = JSON.parse(data);
-      const next = row.cloneNode(true);
-      for (const cell of all('[data-cell]', next)) {
-        const name = cell.dataset.cell;
-        if (name === 'why') cell.href = cells.why;
-        else cell.textContent = cells[name];
-        if (name === 'status') cell.className = cells.tone;
-        if (name === 'clock') cell.dateTime = cells.time;
-      }
-      rows.prepend(next);
-      while (rows.childElementCount > most) rows.lastElementChild.remove();
-      at('[data-empty]')?.remove();
+      fresh = [JSON.parse(data), ...fresh].slice(0, most);
+      if (!isDue) setTimeout(show, 200);
+      isDue = true;
+    },
+    requests: ({ data }) => {
+      whole = JSON.parse(data);
+      fresh = [];
+      show();
     },
   });
+}
+
+function cellsOf(row) {
+  const cells = Object.fromEntries(
+    all('[data-cell]', row).map((cell) => [cell.dataset.cell, cell.textContent]),
+  );
+  const { dateTime } = at('time', row);
+  return {
+    ...cells,
+    time: dateTime,
+    tone: at('[data-tone]', row).dataset.tone,
+    why: at('a', row).getAttribute('href'),
+  };
+}
+
+function fillRow(row, cells) {
+  const { tone, time, why } = cells;
+  for (const cell of all('[data-tone]', row)) cell.dataset.tone = tone;
+  at('time', row).dateTime = time;
+  at('a', row).setAttribute('href', why);
+  for (const cell of all('[data-cell]', row)) {
+    const text = cells[cell.dataset.cell];
+    cell.textContent = text;
+    cell.title = cell.dataset.cell === 'clock' ? time : text;
+  }
 }
 
 // Charts: as many bars as there were, of other heights.

@@ -5,14 +5,15 @@ import { type Call, type Route, route } from '../route.ts';
 import type { FrontParts } from '../routes.ts';
 import { parseQuery } from '../validate.ts';
 import { panelUpdates } from './figures.ts';
-import { cellsOf, isWanted, requestOf } from './request-record.ts';
+import { newestRequests } from './newest-requests.ts';
+import { cellsOf, isWanted, type RequestRecord, requestOf } from './request-record.ts';
 
 /** UTF-16 units. */
 const maxBehind = 256 * 1024;
 const beatMs = 5000;
 
 /** What the script of our pages asks for, beside the API: server-sent events, and a list of numbers. */
-export function liveRoutes({ vault, held, clock, history, auditFollow }: FrontParts): Route[] {
+export function liveRoutes({ vault, held, clock, history, auditRead, auditFollow }: FrontParts): Route[] {
   const asked = { auth: 'operator', vault: 'none' } as const;
   type LiveCall = Call<'operator', 'none'>;
 
@@ -50,7 +51,7 @@ export function liveRoutes({ vault, held, clock, history, auditFollow }: FrontPa
     }),
   ];
 
-  if (auditFollow) {
+  if (auditRead && auditFollow) {
     routes.push(
       route('GET', '/live/requests', asked, (call) => {
         const query = parseQuery(call.incoming.query);
@@ -58,12 +59,29 @@ export function liveRoutes({ vault, held, clock, history, auditFollow }: FrontPa
         const { vault: name, host, outcome } = query.value;
         const { identity } = call;
         if (name !== undefined && !administers(identity, name)) return foreignVault();
-        const follow = (channel: Channel) =>
-          auditFollow({ vault: name }, (line) => {
-            const record = requestOf(line);
-            if (!record || !isWanted(record, { vault: name, host, outcome }, identity)) return;
+        const filter = { vault: name, host, outcome };
+        const follow = (channel: Channel) => {
+          const push = (record: RequestRecord) =>
             channel.push(`event: request\ndata: ${JSON.stringify(cellsOf(record))}\n\n`);
+          // First all that is there: since the page was made there may be more. Reading begins in the turn in which
+          // following does, so no record is between the two, and none is in both.
+          let waiting: RequestRecord[] | null = [];
+          const stop = auditFollow({ vault: name }, (line) => {
+            const record = requestOf(line);
+            if (!record || !isWanted(record, filter, identity)) return;
+            if (waiting === null) push(record);
+            else waiting.push(record);
           });
+          newestRequests(auditRead, filter, identity).then(
+            (found) => {
+              channel.push(`event: requests\ndata: ${JSON.stringify(found.map(cellsOf))}\n\n`);
+              for (const record of waiting ?? []) push(record);
+              waiting = null;
+            },
+            () => channel.end(),
+          );
+          return stop;
+        };
         return events(call, follow, (channel) => channel.push(': still here\n\n'));
       }),
     );

@@ -5,7 +5,7 @@ import { type Html, html } from '../html.ts';
 import type { Route } from '../route.ts';
 import type { FrontParts } from '../routes.ts';
 import { barChart } from './chart.ts';
-import { figures, type Panel, panels } from './figures.ts';
+import { counted, figures, type Panel, panels } from './figures.ts';
 import { consolePage, vaultsFor } from './layout.ts';
 import type { PageRoutes } from './page-route.ts';
 import { proposalRows } from './proposal-list.ts';
@@ -13,13 +13,18 @@ import { proposalRows } from './proposal-list.ts';
 /** `/`: how the broker is, what waits for somebody, and what to do first. */
 export function overviewRoutes(front: FrontParts, { page }: PageRoutes): Route[] {
   return [
-    page('/', async ({ signedIn }) => {
-      const [vaults, pending] = await Promise.all([
+    page('/', async ({ signedIn, api }) => {
+      const own = vaultsOf(signedIn.identity);
+      const [vaults, pending, sessions, found] = await Promise.all([
         vaultsFor(front, signedIn),
-        front.vault.ask('proposal.list', { vaults: vaultsOf(signedIn.identity), status: 'pending' }),
+        front.vault.ask('proposal.list', { vaults: own, status: 'pending' }),
+        front.vault.ask('session.list', { vaults: own }),
+        api('GET', '/v1/agents'),
       ]);
       if (!pending.ok) return pending.problem;
-      const content = html`${firstSteps(vaults)}
+      if (!found.ok) return found.problem;
+      const { agents } = found.value as { agents: readonly unknown[] };
+      const content = html`${firstSteps(vaults, agents.length + sessions.length > 0)}
 ${pendingHtml(pending.value.proposals)}
 ${front.history && front.stats ? trafficHtml(panels(front.history.minutes())) : null}
 ${healthHtml(front)}
@@ -29,16 +34,26 @@ ${vaultsHtml(vaults)}`;
   ];
 }
 
-function firstSteps(vaults: readonly VaultView[]): Html | null {
-  if (vaults.some(({ counters }) => counters.services > 0)) return null;
+/** What is still to be done before the first agent works; null: it does. */
+function firstSteps(vaults: readonly VaultView[], isUsed: boolean): Html | null {
+  const hasService = vaults.some(({ counters }) => counters.services > 0);
+  if (hasService && isUsed) return null;
   const name = vaults[0]?.name;
   if (name === undefined) {
     return html`<div class="empty"><p><strong>You don’t administer a vault yet.</strong> Ask an owner for one.</p></div>`;
   }
+  const isOpen = vaults[0]?.unmatched_host_policy === 'passthrough';
+  const closing = isOpen
+    ? html` Hosts without a service go through without a credential: <a href="/vaults/${name}/settings">have them refused</a>, and agents ask for each.`
+    : null;
   return html`<section class="empty" aria-labelledby="first"><h2 id="first">Start here</h2>
-<ol><li><a href="/vaults/${name}/new-service">Add a service</a>: a host, and the credential that requests to it carry.</li>
-<li>Run an agent with <code>broker vault run -- COMMAND</code>, or <a href="/agents">invite one</a>.</li>
-<li>When the agent asks for another host, it gives you a link. What waits for you shows here, too.</li></ol></section>`;
+<ol><li>${step(hasService, html`<a href="/vaults/${name}/new-service">Add a service</a>: a host, and the credential that requests to it carry. Or let the agent propose it.`)}</li>
+<li>${step(isUsed, html`<a href="/agents">Invite an agent</a>, or run one on this machine with <code>broker vault run -- COMMAND</code>.`)}</li>
+<li>When the agent needs another host it proposes it. The proposal shows here, and you decide.${closing}</li></ol></section>`;
+}
+
+function step(isDone: boolean, words: Html): Html {
+  return isDone ? html`<span class="tag good">Done</span> ${words}` : words;
 }
 
 function pendingHtml(proposals: readonly ProposalView[]): Html {
@@ -55,10 +70,10 @@ ${more > 0 ? html`<p><a href="/proposals">${more} more</a></p>` : null}`;
 
 function trafficHtml(all: readonly Panel[]): Html {
   const tiles = all.map(
-    ({ id, title, figure, unit, note, values }) => html`<figure class="card">
-<figcaption>${title}<br><span class="figure"><span data-figure="${id}">${figure}</span> <small class="muted">${unit}</small></span></figcaption>
+    ({ id, title, figure, note, values }) => html`<figure class="card">
+<figcaption>${title}<span class="figure" data-figure="${id}">${figure}</span></figcaption>
 ${barChart(id, values)}
-<p class="hint" data-note="${id}">${note}</p></figure>`,
+<p class="hint line" data-note="${id}">${note}</p></figure>`,
   );
   return html`<h2>The last hour</h2><div class="tiles charts" data-live="stats">${tiles}</div>`;
 }
@@ -103,7 +118,7 @@ const bad = (text: string) => html`<strong class="bad">${text}</strong>`;
 function vaultsHtml(vaults: readonly VaultView[]): Html {
   const shown = vaults.slice(0, 12).map(
     ({ name, counters }) => html`<li class="card"><h3><a href="/vaults/${name}">${name}</a></h3>
-<p class="muted">${figures(counters.services)} services, ${figures(counters.credentials)} credentials</p></li>`,
+<p class="muted">${counted(counters.services, 'service')}, ${counted(counters.credentials, 'credential')}</p></li>`,
   );
   return html`<h2>Vaults</h2><ul class="tiles">${shown}</ul>
 ${vaults.length > shown.length ? html`<p><a href="/vaults">All ${vaults.length} vaults</a></p>` : null}`;

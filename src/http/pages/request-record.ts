@@ -1,5 +1,6 @@
 import { administers } from '../caller.ts';
 import type { OperatorIdentity } from '../route.ts';
+import { figures } from './figures.ts';
 
 /** A proxied request, as the audit has it. */
 export interface RequestRecord {
@@ -65,14 +66,15 @@ export interface RequestCells {
   readonly clock: string;
   readonly who: string;
   readonly vault: string;
-  readonly method: string;
-  /** Scheme, host and path. */
-  readonly url: string;
+  /** Method and host, and the scheme where it isn't https. */
+  readonly target: string;
+  readonly path: string;
   /** What was injected, or why nothing was. */
   readonly credential: string;
-  readonly status: string;
+  /** Status, and how long it took. */
+  readonly answer: string;
   readonly tone: 'good' | 'warn' | 'bad';
-  readonly ms: string;
+  readonly error: string;
   /** Where it is told why. */
   readonly why: string;
 }
@@ -86,12 +88,12 @@ export function cellsOf(record: RequestRecord): RequestCells {
     clock: time.slice(11, 19),
     who: label ?? actor ?? 'unknown',
     vault: vault ?? '–',
-    method,
-    url,
+    target: `${method} ${scheme === 'https' ? '' : `${scheme}://`}${host}`,
+    path,
     credential: keys.length > 0 ? keys.join(', ') : service === null ? 'none: no service' : 'none',
-    status: error === null ? String(status) : `${status || ''} ${error}`.trim(),
+    answer: `${status || 'none'}, ${figures(Math.round(ms))} ms`,
     tone: error !== null || status >= 500 || status === 0 ? 'bad' : status >= 400 ? 'warn' : 'good',
-    ms: `${Math.round(ms)} ms`,
+    error: error ?? '',
     why: `/explain?${asked}`,
   };
 }

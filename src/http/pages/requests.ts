@@ -1,38 +1,27 @@
 import { type Html, html } from '../html.ts';
-import type { OperatorIdentity, Route } from '../route.ts';
+import type { Route } from '../route.ts';
 import type { FrontParts } from '../routes.ts';
 import { selectField, textField } from './controls.ts';
 import { consolePage, vaultsFor } from './layout.ts';
+import { maxShown, newestRequests } from './newest-requests.ts';
 import type { PageRoutes } from './page-route.ts';
-import { cellsOf, isWanted, type RequestCells, type RequestFilter, requestOf } from './request-record.ts';
+import { cellsOf, type RequestCells } from './request-record.ts';
 import { table, tableRow, withQuery } from './table.ts';
-
-/** The newest records of the audit that are looked through, and the requests that are shown of them. */
-const maxRead = 5000;
-const maxShown = 100;
 
 /** `/requests`: what agents send, as it happens. */
 export function requestRoutes(front: FrontParts, { page }: PageRoutes): Route[] {
   const { auditRead } = front;
   if (!auditRead) return [];
 
-  async function newest(filter: RequestFilter, identity: OperatorIdentity): Promise<RequestCells[]> {
-    const found: RequestCells[] = [];
-    for await (const line of auditRead?.({ vault: filter.vault, limit: maxRead }) ?? []) {
-      const record = requestOf(line);
-      if (record && isWanted(record, filter, identity)) found.push(cellsOf(record));
-    }
-    return found.slice(-maxShown).reverse();
-  }
-
   return [
     page('/requests', async ({ signedIn, query }) => {
       const { vault, host, outcome } = query;
       const filter = { vault, host, outcome };
-      const [rows, vaults] = await Promise.all([
-        newest(filter, signedIn.identity),
+      const [records, vaults] = await Promise.all([
+        newestRequests(auditRead, filter, signedIn.identity),
         vaultsFor(front, signedIn),
       ]);
+      const rows = records.map(cellsOf);
       const content = html`<form method="get" action="/requests" class="row" role="search">
 ${selectField({ name: 'vault', label: 'Vault', value: vault ?? '', small: true }, [['', 'All'], ...vaults.map(({ name }) => [name, name] as const)])}
 ${textField({ name: 'host', label: 'Host', value: host, type: 'search', small: true })}
@@ -73,21 +62,24 @@ function emptyHtml(isFiltered: boolean): Html {
     : html`<div class="empty" data-empty><p><strong>No requests yet.</strong> Run an agent with <code>broker vault run -- COMMAND</code>: what it sends shows here as it happens.</p></div>`;
 }
 
-const columns = { Time: 3, Who: 3, Request: 8, Credential: 4, Answer: 4, Why: 2 };
+const columns = { Time: 2, Who: 3, Request: 7, Credential: 5, Answer: 5, Why: 2 };
 
 function requestTable(rows: readonly RequestCells[]): Html {
   return table('Requests, the newest first', columns, rows.map(cellsHtml), 'requests');
 }
 
 function cellsHtml(cells: RequestCells): readonly Html[] {
-  const { time, clock, who, vault, method, url, credential, status, tone, ms, why } = cells;
+  const { time, clock, who, vault, target, path, credential, answer, tone, error, why } = cells;
+  const line = (name: string, text: string, kind = '', more: Html | null = null) =>
+    html`<div class="line ${kind}" data-cell="${name}" title="${text}"${more}>${text}</div>`;
+  const toned = html` data-tone="${tone}"`;
   return [
     html`<time datetime="${time}" title="${time}" data-cell="clock">${clock}</time>`,
-    html`<bdi data-cell="who">${who}</bdi><br><span class="muted" data-cell="vault">${vault}</span>`,
-    html`<span class="mono"><span data-cell="method">${method}</span> <span data-cell="url">${url}</span></span>`,
-    html`<span class="mono" data-cell="credential">${credential}</span>`,
-    html`<span class="${tone}" data-cell="status">${status}</span><br><span class="muted" data-cell="ms">${ms}</span>`,
-    html`<a href="${why}" data-cell="why">Explain<span class="hidden"> this request</span></a>`,
+    html`${line('who', who, '', html` dir="auto"`)}${line('vault', vault, 'muted')}`,
+    html`${line('target', target, 'mono')}${line('path', path, 'mono muted')}`,
+    line('credential', credential, 'mono'),
+    html`${line('answer', answer, '', toned)}${line('error', error, 'mono', toned)}`,
+    html`<a href="${why}">Explain<span class="hidden"> this request</span></a>`,
   ];
 }
 
@@ -99,12 +91,12 @@ const templateRow = ((): Html => {
       clock: '',
       who: '',
       vault: '',
-      method: '',
-      url: '',
+      target: '',
+      path: '',
       credential: '',
-      status: '',
+      answer: '',
       tone: 'good',
-      ms: '',
+      error: '',
     },
     why: '/explain',
   });

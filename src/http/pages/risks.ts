@@ -20,6 +20,7 @@ export interface Risk {
   readonly kind:
     | 'existing-to-new-host'
     | 'look-alike'
+    | 'look-alike-link'
     | 'punycode'
     | 'plain-http'
     | 'wildcard'
@@ -139,12 +140,18 @@ function hostRisks(service: Service, before: Service | null, around: Surrounding
   return found;
 }
 
-function slotRisks({ credentials }: ProposalReview, { sentTo }: Surroundings): Risk[] {
+function slotRisks({ credentials, needs_value }: ProposalReview, { sentTo, domains }: Surroundings): Risk[] {
   return credentials.flatMap((slot): Risk[] => {
     if (slot.action === 'delete') return [];
-    const { key } = slot;
+    const { key, obtain } = slot;
     const hosts = sentTo.get(key);
     const risks: Risk[] = [];
+    const linked = needs_value.includes(key) && obtain ? URL.parse(obtain)?.hostname : undefined;
+    const similar = linked ? lookAlike(linked, domains) : null;
+    if (similar !== null) {
+      const words = html`The link to get <code>${key}</code> leads to <code>${linked ?? ''}</code>, which could be taken for <code>${similar}</code>. It is another domain: make sure whose it is before you sign in there.`;
+      risks.push({ kind: 'look-alike-link', grave: true, words });
+    }
     if (hosts) {
       const also = hosts.length > 0 ? html`, also for ${listOf(hosts)}` : null;
       const words = html`<code>${key}</code> is stored already. Its new value takes the place of the old one${also}.`;
@@ -165,5 +172,5 @@ function isPort80(host: string): boolean {
 const httpToo: Risk = {
   kind: 'http-too',
   grave: false,
-  words: html`This vault sends credentials over plain http:// too, if the agent asks for that. Its setting “Credentials over https only” refuses it.`,
+  words: html`If the agent asks for an http:// address, this vault sends the credential unencrypted. Its setting “Credentials over https only” refuses that.`,
 };

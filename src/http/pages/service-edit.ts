@@ -59,7 +59,16 @@ ${isNew ? null : html`<p>${removalForm(signedIn, target, draft.host)}</p>`}`;
     if (!checked.ok) return refused(checked.problem);
     const cleared = isNew ? null : await substitutionsCleared(params.vault, draft);
     if (cleared) return refused(cleared);
-    const credentials = valuesOf(call, missingKeys(draft, keys.value));
+    const missing = missingKeys(draft, keys.value);
+    // Who has named a credential hasn't been asked for its value yet.
+    if (missing.some((key) => !form.has(`value.${key}`))) {
+      return show(
+        call,
+        { draft, isNew, template: null, problem: null, missing, isNextStep: true },
+        keys.value,
+      );
+    }
+    const credentials = valuesOf(call, missing);
     if (Object.keys(credentials).length > 0) {
       const set = await api('POST', '/v1/credentials', { params, body: { credentials } });
       if (!set.ok) return refused(set.problem);

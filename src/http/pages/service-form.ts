@@ -5,6 +5,7 @@ import { type Html, html } from '../html.ts';
 import type { SignedIn } from '../sign-in.ts';
 import { areaField, formHtml, refusalHtml, secretField, textField, tickField } from './controls.ts';
 import { maxRows, type ServiceDraft, type SubstitutionDraft } from './service-input.ts';
+import { listOf } from './service-words.ts';
 import { type ServiceTemplate, serviceTemplates } from './templates.ts';
 
 export interface ServiceForm {
@@ -17,6 +18,8 @@ export interface ServiceForm {
   readonly keys: readonly string[];
   /** Keys that the service needs and that aren't stored: their values are asked for here. */
   readonly missing: readonly string[];
+  /** They are all that is left to be given. */
+  readonly isNextStep?: boolean;
   readonly problem: Problem | null;
 }
 
@@ -26,7 +29,10 @@ export function serviceForm(signedIn: SignedIn, action: string, form: ServiceFor
   const wrong = problem === null ? null : fieldOf(problem);
   const field = (name: string) => ({ name, wrong: wrong === name });
   const link = wrong === null ? null : html` <a href="#${wrong}">Go to the field</a>.`;
-  return html`${refusalHtml(problem, link)}${formHtml(
+  const next = form.isNextStep
+    ? html`<div class="notice" role="status"><p><strong>One step is left.</strong> Give the value of ${listOf(missing)} below: nothing is saved before that.</p></div>`
+    : null;
+  return html`${refusalHtml(problem, link)}${next}${formHtml(
     signedIn,
     action,
     html`<datalist id="keys">${keys.slice(0, 500).map((key) => html`<option value="${key}"></option>`)}</datalist>
@@ -40,7 +46,7 @@ ${textField({
 ${textField({ ...field('description'), label: 'Description', value: draft.description, hint: 'Agents read it, too.' })}
 ${authFields(draft, field)}
 ${substitutionFields(draft, wrong)}
-${missing.length > 0 ? missingFields(missing, form.template) : null}
+${missing.length > 0 ? missingFields(form) : null}
 <p class="actions"><button class="primary">${isNew ? 'Add the service' : 'Save'}</button><a class="button" href="/vaults/${form.vault}">Cancel</a></p>`,
   )}`;
 }
@@ -76,7 +82,7 @@ function authFields(draft: ServiceDraft, field: (name: string) => { name: string
     name: string,
     label: string,
     value: string,
-    hint = 'The name of the credential, never its value.',
+    hint = 'The name of the credential, never its value: that is asked for next, if it isn’t stored yet.',
   ) =>
     textField({
       ...field(`auth.${name}`),
@@ -101,7 +107,7 @@ function substitutionFields({ substitutions }: ServiceDraft, wrong: string | nul
   const spare = { key: '', placeholder: '', in: ['path', 'query'] };
   const rows = [...substitutions, spare].slice(0, maxRows);
   const isOpen = substitutions.length > 0 || wrong?.startsWith('substitutions');
-  return html`<details${isOpen ? html` open` : null}><summary>Values in path, query or other headers</summary>
+  return html`<details${isOpen ? html` open` : null}><summary>Placeholders in the path, the query or other headers</summary>
 <p class="muted">Where the agent writes the placeholder, the broker puts the value of the credential. To take all of them away, remove the service and add it again.</p>
 ${rows.map((row, i) => substitutionRow(row, i, wrong))}</details>`;
 }
@@ -120,13 +126,13 @@ ${textField({ name: name('key'), label: 'Credential', value: keyOnly(key), list:
 }
 
 /** Values of keys that aren't stored yet: so a service and its credentials are set in one go. */
-function missingFields(missing: readonly string[], template: ServiceTemplate | null): Html {
-  const fields = missing.map((key) => {
+function missingFields({ missing, template, isNextStep }: ServiceForm): Html {
+  const fields = missing.map((key, i) => {
     const slot = template?.credentials.find((each) => each.key === key);
     const hint = slot
       ? html`${slot.description}. ${slot.obtain_instructions} <a href="${slot.obtain}" rel="noopener noreferrer" target="_blank">Where to get it<span class="hidden"> (opens in a new tab)</span></a>`
       : null;
-    return secretField(key, html`Value of <code>${key}</code>`, hint);
+    return secretField(key, html`Value of <code>${key}</code>`, hint, false, isNextStep && i === 0);
   });
   return html`<fieldset><legend>Credentials that aren’t stored yet</legend>${fields}</fieldset>`;
 }

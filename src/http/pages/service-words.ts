@@ -5,17 +5,25 @@ import {
   type Substitution,
 } from '../../actors/vault/model.ts';
 import type { VaultView } from '../../actors/vault/protocol.ts';
+import { parseTemplate } from '../../actors/vault/template.ts';
 import { type Html, html } from '../html.ts';
 
 /** What becomes of requests to hosts without a service. */
 export type Unmatched = Pick<VaultView, 'cleared' | 'unmatched_host_policy'>;
 
-/** What becomes of the requests to a service's host, now or as it would be, in plain language: a sentence each. */
-export function serviceWords(service: Service, when: 'now' | 'then' = 'now'): Html[] {
+/**
+ * What becomes of the requests to a service's host, now or as it would be, in plain language: a sentence each.
+ * @param fixedText whether to show the fixed text of headers: an operator may have put there what is no agent's to read
+ */
+export function serviceWords(
+  service: Service,
+  when: 'now' | 'then' = 'now',
+  fixedText: 'shown' | 'hidden' = 'shown',
+): Html[] {
   const { auth, substitutions = [], enabled } = service;
   const host = hostWords(service.host);
   const words = [
-    authWords(auth, host, when === 'then' ? 'will ' : ''),
+    authWords(fixedText === 'shown' ? auth : withoutFixedText(auth), host, when === 'then' ? 'will ' : ''),
     ...substitutions.map(substitutionWords),
   ];
   if (enabled !== false) return words;
@@ -50,6 +58,22 @@ export function listOf(texts: readonly string[], most = 3): Html {
   const shown = texts.slice(0, most).map((text) => html`<code>${text}</code>`);
   const more = texts.length - shown.length;
   return listWords(more > 0 ? [...shown, html`${more} more`] : shown);
+}
+
+function withoutFixedText(auth: AuthConfig): AuthConfig {
+  if (auth.type === 'api-key') return { ...auth, prefix: auth.prefix && '…' };
+  if (auth.type !== 'custom') return auth;
+  const headers = Object.entries(auth.headers).map(([name, template]) => [name, keysAlone(template)]);
+  return { ...auth, headers: Object.fromEntries(headers) };
+}
+
+/** A template with an ellipsis for what isn't a key. */
+function keysAlone(template: string): string {
+  const parsed = parseTemplate(template);
+  if ('error' in parsed) return '…';
+  return parsed.parts
+    .map((part) => (typeof part !== 'string' ? `{{ ${part.key} }}` : part.trim() === '' ? part : '…'))
+    .join('');
 }
 
 function authWords(auth: AuthConfig, host: Html, will: string): Html {

@@ -1,8 +1,8 @@
 import { type Html, html } from '../html.ts';
 
-/** How an operator signs in; `next`: a path of ours that they come back to. */
-export function signInForm(next: string | null, byPassword: boolean): Html {
-  return html`${byPassword ? passwordForm(next) : null}
+/** How an operator signs in; `next`: a path of ours that they come back to; `name`: as they gave it before. */
+export function signInForm(next: string | null, byPassword: boolean, name = ''): Html {
+  return html`${byPassword ? passwordForm(next, name) : null}
 <p class="muted">${byPassword ? 'No password yet? Run' : 'Run'} <code>broker login</code> on the machine of the broker, and open the link that it prints${
     next === null ? null : html` in this browser. Then load this page again`
   }.</p>`;
@@ -13,10 +13,10 @@ export function nextField(next: string | null): Html | null {
   return next === null ? null : html`<input type="hidden" name="next" value="${next}">`;
 }
 
-function passwordForm(next: string | null): Html {
+function passwordForm(next: string | null, name: string): Html {
   return html`<form method="post" action="/login">
 <div class="field"><label for="name">Name</label>
-<input id="name" name="name" autocomplete="username" autocapitalize="none" spellcheck="false" required></div>
+<input id="name" name="name" value="${name}" autocomplete="username" autocapitalize="none" spellcheck="false" required></div>
 <div class="field"><label for="password">Password</label>
 <input id="password" name="password" type="password" autocomplete="current-password" required></div>
 ${nextField(next)}<p class="actions"><button class="primary">Sign in</button></p>

@@ -5,10 +5,18 @@ import { hostsByKey } from '../../actors/vault/merge.ts';
 import { accept, type Result } from '../../actors/vault/problem.ts';
 import type { ProposalReview, VaultProtocol } from '../../actors/vault/protocol.ts';
 import type { Surroundings } from './risks.ts';
-import { templateDomains } from './templates.ts';
+import { serviceTemplates, templateDomains } from './templates.ts';
 
 /** Hosts of the vault that another one is compared with: each costs some microseconds. */
 const maxCompared = 500;
+
+/** Those of well-known services, and those where their credentials are to be had. */
+const knownDomains: readonly string[] = [
+  ...templateDomains,
+  ...serviceTemplates.flatMap(({ credentials }) =>
+    credentials.flatMap(({ obtain }) => registrationOf(new URL(obtain).hostname).domain ?? []),
+  ),
+];
 
 /** What a proposal for this vault is held against, as it is now. */
 export async function surroundingsOf(vault: Ref<VaultProtocol>, name: string): Promise<Result<Surroundings>> {
@@ -27,7 +35,7 @@ export async function surroundingsOf(vault: Ref<VaultProtocol>, name: string): P
   return accept({
     vault: view.value,
     sentTo: new Map(credentials.value.keys.map((key) => [key, [...(hosts.get(key) ?? [])]])),
-    domains: new Set([...templateDomains, ...domains]),
+    domains: new Set([...knownDomains, ...domains]),
   });
 }
 

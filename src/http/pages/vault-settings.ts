@@ -13,8 +13,8 @@ import type { PageCall, PageRoutes } from './page-route.ts';
 
 const limits = [
   ['rps', 'Requests a second'],
-  ['burst', 'At once, after a pause'],
-  ['inflight', 'In flight at a time'],
+  ['burst', 'In a burst'],
+  ['inflight', 'At the same time'],
 ] as const;
 
 /** `/vaults/{vault}/settings`: what becomes of hosts without a service, limits, and the end of the vault. */
@@ -131,5 +131,5 @@ ${textField({ name: 'confirm', label: html`Its name, <code>${name}</code>, once 
 <button class="danger">Delete the vault</button>`,
           ),
         );
-  return html`<h2>Ends</h2><div class="card">${confirmed('Remove all services', clearing)}${deletion}</div>`;
+  return html`<h2>Remove or delete</h2><div class="card">${confirmed('Remove all services', clearing)}${deletion}</div>`;
 }

@@ -9,7 +9,7 @@ for url in "$@"; do
   case $url in *passthrough*) set -- "$@" -c 'http.extraHeader=Authorization: Bearer the-clients-own' ;; esac
   directory=$(mktemp -d)
   git "$@" clone --quiet "$url" "$directory"
-  head -c 1500000 /dev/urandom >"$directory/large"
+  head -c 4000000 /dev/urandom >"$directory/large"
   git "$@" -C "$directory" add large
   git "$@" -C "$directory" commit --quiet --message large
   git "$@" -C "$directory" push --quiet

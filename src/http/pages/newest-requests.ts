@@ -1,0 +1,21 @@
+import type { FrontOptions } from '../front-options.ts';
+import type { OperatorIdentity } from '../route.ts';
+import { isWanted, type RequestFilter, type RequestRecord, requestOf } from './request-record.ts';
+
+/** The newest records of the audit that are looked through, and the requests that are shown of them. */
+const maxRead = 5000;
+export const maxShown = 100;
+
+/** The newest requests that an operator may see and wants to, the newest first. */
+export async function newestRequests(
+  auditRead: NonNullable<FrontOptions['auditRead']>,
+  filter: RequestFilter,
+  identity: OperatorIdentity,
+): Promise<RequestRecord[]> {
+  const found: RequestRecord[] = [];
+  for await (const line of auditRead({ vault: filter.vault, limit: maxRead })) {
+    const record = requestOf(line);
+    if (record && isWanted(record, filter, identity)) found.push(record);
+  }
+  return found.slice(-maxShown).reverse();
+}

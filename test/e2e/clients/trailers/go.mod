@@ -1,0 +1,3 @@
+module trailers
+
+go 1.21

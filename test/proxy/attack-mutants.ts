@@ -1,0 +1,172 @@
+import type { Mutant } from '../fuzz/mutants.ts';
+
+/** A broken proxy, and the file of attacks that has to notice. */
+export interface AttackMutant extends Mutant {
+  /** `test/proxy/<seenBy>.test.ts` */
+  readonly seenBy: string;
+}
+
+export const attackMutants: readonly AttackMutant[] = [
+  {
+    name: 'takes a length and a coding',
+    file: 'head.ts',
+    changes: [['if (lengths + codings > 1)', 'if (lengths > 1 || codings > 1)']],
+    seenBy: 'attacks-framing',
+  },
+  {
+    name: 'waits for heads that never become legal',
+    file: 'client-connection.ts',
+    changes: [['requestPrefixError(bytes, start, from)', 'null']],
+    seenBy: 'attacks-framing',
+  },
+  {
+    name: 'reads on behind a refusal',
+    file: 'client-connection.ts',
+    changes: [
+      [
+        'this.writeRefusal(refusal, id, false, false);\n    this.close();',
+        'this.writeRefusal(refusal, id, true, false);',
+      ],
+    ],
+    seenBy: 'attacks-framing',
+  },
+  {
+    name: 'leaves a descriptor open at each refusal',
+    file: 'client-connection.ts',
+    changes: [
+      [
+        '#refuseHead(refusal: Problem): void {',
+        "#refuseHead(refusal: Problem): void { process.getBuiltinModule('node:fs').openSync('/dev/null');",
+      ],
+    ],
+    seenBy: 'attacks-framing',
+  },
+  {
+    name: 'rejects a promise that nobody waits for',
+    file: 'client-connection.ts',
+    changes: [
+      [
+        'const body = problemBody(p, id);',
+        "const body = problemBody(p, id); void Promise.reject(new Error('unhandled'));",
+      ],
+    ],
+    seenBy: 'attacks-framing',
+  },
+  {
+    name: 'forgets everybody after an attack',
+    file: 'client-connection.ts',
+    changes: [
+      [
+        '#refuseHead(refusal: Problem): void {',
+        '#refuseHead(refusal: Problem): void { this.lane.state.clear();',
+      ],
+    ],
+    seenBy: 'attacks-framing',
+  },
+  {
+    name: 'keeps a mebibyte of each request',
+    file: 'exchange.ts',
+    changes: [
+      [
+        'this.#finished = true;',
+        'this.#finished = true; (globalThis.kept ??= []).push(Buffer.alloc(2 ** 20, 1));',
+      ],
+    ],
+    seenBy: 'attacks-framing',
+  },
+  {
+    name: 'takes the Host field’s word',
+    file: 'client-connection.ts',
+    changes: [['host.host !== target.authority.host ||', '']],
+    seenBy: 'attacks-authority',
+  },
+  {
+    name: 'serves any server name',
+    file: 'tunnel.ts',
+    changes: [['if (hello.serverName !== null && (', 'if (hello.serverName === 0 && (']],
+    seenBy: 'attacks-authority',
+  },
+  {
+    name: 'vets the first address only',
+    file: 'netguard.ts',
+    changes: [['for (const address of addresses) {', 'for (const address of addresses.slice(0, 1)) {']],
+    seenBy: 'attacks-authority',
+  },
+  {
+    name: 'forwards Proxy-Authorization',
+    file: 'plan.ts',
+    changes: [
+      [
+        'name.role !== role.authorization) return false;',
+        'name.role !== role.authorization && name.role !== role.proxyAuthorization) return false;',
+      ],
+    ],
+    seenBy: 'attacks-injection',
+  },
+  {
+    name: 'keeps the client’s own field beside the slot',
+    file: 'plan.ts',
+    changes: [['if (slots.size > 0 && slots.has(name.lower)) return false;', '']],
+    seenBy: 'attacks-injection',
+  },
+  {
+    name: 'writes the credential to the audit',
+    file: 'exchange.ts',
+    changes: [['keys: this.#plan?.keys ?? [],', "keys: (this.#plan?.head ?? '').split('\\r\\n'),"]],
+    seenBy: 'attacks-injection',
+  },
+  {
+    name: 'writes no record',
+    file: 'exchange.ts',
+    changes: [['lane.record({', 'Object({']],
+    seenBy: 'attacks-injection',
+  },
+  {
+    name: 'puts in any value',
+    file: 'inject.ts',
+    changes: [['return !notInField.test(text);', 'return true;']],
+    seenBy: 'attacks-injection',
+  },
+  {
+    name: 'lets a value climb the path',
+    file: 'substitute.ts',
+    changes: [["if (illegal) return { failed: 'illegal', key: done.keys[0] };", '']],
+    seenBy: 'attacks-injection',
+  },
+  {
+    name: 'gives another vault’s connection',
+    file: 'upstreams.ts',
+    changes: [['vaultId} $', '0} $']],
+    seenBy: 'attacks-injection',
+  },
+  {
+    name: 'outlives its session',
+    file: 'sweep.ts',
+    changes: [['swept.session !== null && !swept.session.valid(wall)', 'false']],
+    seenBy: 'attacks-injection',
+  },
+  {
+    name: 'takes a 101 that nobody asked for',
+    file: 'exchange.ts',
+    changes: [["if (!this.#head.websocket || head.upgradeTo !== 'websocket')", 'if (head.upgradeTo === 0)']],
+    seenBy: 'attacks-upstream',
+  },
+  {
+    name: 'keeps an upstream that sent too much',
+    file: 'exchange.ts',
+    changes: [['if (response.end < chunk.length && this.#upstream !== null)', 'if (response.end < 0)']],
+    seenBy: 'attacks-upstream',
+  },
+  {
+    name: 'lets an upstream speak for the broker',
+    file: 'exchange.ts',
+    changes: [['name.lower === brokerErrorField ||', '']],
+    seenBy: 'attacks-upstream',
+  },
+  {
+    name: 'does not verify upstreams',
+    file: 'dial.ts',
+    changes: [['rejectUnauthorized: true,', 'rejectUnauthorized: false,']],
+    seenBy: 'attacks',
+  },
+];
