@@ -264,7 +264,8 @@ function recordLaneDown(tree: Tree, lane: number, error: unknown): void {
     kind: 'event',
     event: 'lane.failed',
     lane,
-    reason: code ?? kind,
+    // A lane whose heart stopped was killed by us.
+    reason: kind === 'AbortError' ? 'unresponsive' : (code ?? kind),
   });
 }
 

@@ -28,7 +28,7 @@ export const role = {
   authorization: 10,
   keepAlive: 11,
 } as const;
-export type FieldRole = (typeof role)[keyof typeof role];
+type FieldRole = (typeof role)[keyof typeof role];
 
 const roles = new Map<string, FieldRole>([
   ['connection', role.connection],

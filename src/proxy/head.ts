@@ -11,7 +11,7 @@ export const maxHeadBytes = 64 * 1024;
 /** Most fields in a head. */
 export const maxFields = 256;
 /** Longest request target, in bytes. */
-export const maxTargetBytes = 32 * 1024;
+const maxTargetBytes = 32 * 1024;
 
 export interface Fields {
   readonly names: readonly FieldName[];

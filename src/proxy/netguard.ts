@@ -97,7 +97,7 @@ const specialTable = [
 ] as const;
 
 /** Why an address is refused: a word for the audit and for the message of the refusal. */
-export type BlockReason =
+type BlockReason =
   | NonNullable<(typeof specialTable)[number][1]>
   | 'metadata'
   | 'own-port'

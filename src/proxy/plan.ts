@@ -85,7 +85,7 @@ function denied(target: Target, options: PlanOptions, why: string): Problem {
 }
 
 /** The service's injection under the vault's present credentials; made anew only when one of them changed. */
-export function renderedOf(vault: VaultEntry, entry: ServiceEntry): Rendered {
+function renderedOf(vault: VaultEntry, entry: ServiceEntry): Rendered {
   if (entry.rendered === null || entry.renderedVersion !== vault.credentialVersion) {
     entry.rendered = render(entry.service, vault.credentials);
     entry.renderedVersion = vault.credentialVersion;

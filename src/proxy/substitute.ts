@@ -4,7 +4,7 @@ import type { Secret } from '../actors/vault/secret.ts';
 /** What a substitution did to one component, or why it could not. */
 export type Substituted = { readonly text: string; readonly keys: readonly string[] } | SubstitutionFailure;
 
-export interface SubstitutionFailure {
+interface SubstitutionFailure {
   readonly failed: 'missing' | 'damaged' | 'illegal';
   readonly key: string;
 }

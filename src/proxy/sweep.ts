@@ -12,7 +12,7 @@ export interface Swept {
 }
 
 /** How often deadlines and sessions are looked at, in ms: what a deadline may be late by. */
-export const sweepMs = 250;
+const sweepMs = 250;
 /** A request that comes in this long after the revocation still gets its 401 before the tunnel ends, in ms. */
 const revokedGraceMs = 500;
 

@@ -63,8 +63,8 @@ function keepAsking(tunnel: Tunnel): { count: number; broke: boolean; stop(): Pr
 for (const [act, reason] of [
   ['throw', /^Error$/],
   // It may be silent for so long before its end that it counts as hung.
-  ['memory', /^(ERR_WORKER_OUT_OF_MEMORY|AbortError)$/],
-  ['hang', /^AbortError$/],
+  ['memory', /^(ERR_WORKER_OUT_OF_MEMORY|unresponsive)$/],
+  ['hang', /^unresponsive$/],
 ] as const) {
   t.test(`a lane that ends by ${act} takes its own connections along, and is soon back`, async (t) => {
     const root = await rootOf(broker);

@@ -53,7 +53,7 @@ function between(before: Stats, now: Stats): Minute {
   };
 }
 
-export function refusalsOf({ refusals }: Stats): number {
+function refusalsOf({ refusals }: Stats): number {
   return refusals.reduce((sum, { count }) => sum + count, 0);
 }
 

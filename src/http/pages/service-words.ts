@@ -40,13 +40,13 @@ export function noServiceWords(host: string, { cleared, unmatched_host_policy }:
 }
 
 /** A host that somebody reads who has never seen a pattern. */
-export function hostWords(pattern: string): Html {
+function hostWords(pattern: string): Html {
   if (!pattern.startsWith('*.')) return html`<code>${pattern}</code>`;
   return html`every name right under <code>${pattern.slice(2)}</code>`;
 }
 
 /** `A, B and C`. */
-export function listWords(items: readonly Html[]): Html {
+function listWords(items: readonly Html[]): Html {
   if (items.length === 0) return html``;
   const [last, ...others] = [...items].reverse();
   if (others.length === 0) return last;

@@ -30,7 +30,7 @@ export function tableRow(columns: Columns, [first, ...others]: readonly Html[]):
   return html`<tr role="row"><th scope="row" role="rowheader">${first}</th>${cells}</tr>`;
 }
 
-export const pageSize = 40;
+const pageSize = 40;
 
 /** One page of a list. */
 export interface Slice<T> {

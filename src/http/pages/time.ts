@@ -11,8 +11,3 @@ export function timeHtml(iso: string): Html {
   const moment = Date.parse(iso);
   return html`<time datetime="${iso}">${Number.isNaN(moment) ? iso : `${format.format(moment)} UTC`}</time>`;
 }
-
-/** Hours, minutes and seconds: for lists of what happened lately. */
-export function clockHtml(iso: string): Html {
-  return html`<time datetime="${iso}" title="${iso}">${iso.slice(11, 19)}</time>`;
-}
