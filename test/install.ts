@@ -6,7 +6,10 @@ import { verdaccio } from './e2e/clients/verdaccio.ts';
 /**
  * Runs before the tests: installs, by package name, the programs that they drive the broker with and that are
  * missing. What can't be installed is said, and the run fails: a test is never skipped for want of its program.
+ * With `--registries` also what the tests with package managers need, which are among the soak tests.
  */
+
+const registries = process.argv.includes('--registries');
 
 const missing: string[] = [];
 
@@ -31,13 +34,13 @@ for (const [program, flag] of [
   if (!has(program, flag)) missing.push(program);
 }
 
-for (const module of ['requests', 'h11', 'websockets', 'pypiserver']) {
+for (const module of ['requests', 'h11', 'websockets', ...(registries ? ['pypiserver'] : [])]) {
   if (has('python3', '-c', `import ${module}`)) continue;
   if (!install('python3', '-m', 'pip', 'install', '--quiet', module))
     missing.push(`the Python package ${module}`);
 }
 
-if (!has(process.execPath, verdaccio.program, '--version')) {
+if (registries && !has(process.execPath, verdaccio.program, '--version')) {
   rmSync(verdaccio.folder, { recursive: true, force: true });
   mkdirSync(verdaccio.folder, { recursive: true });
   writeFileSync(join(verdaccio.folder, 'package.json'), JSON.stringify(verdaccio.manifest));

@@ -292,8 +292,7 @@ function announce(settings: ServerSettings, running: Running): void {
       `  bin/broker vault credential set GH_TOKEN${flags}\n` +
       `  bin/broker vault service set -f services.yaml${flags}\n` +
       `  bin/broker vault run${flags} -- curl https://api.github.com/user\n` +
-      `Or in a browser, by the link of:\n` +
-      `  bin/broker login${flags}\n`,
+      `Or in a browser, by the link that this prints: bin/broker login${flags}\n`,
   );
 }
 

@@ -20,7 +20,7 @@ t.test('from the start to an approved proposal', async (t) => {
   const host = `127.0.0.1:${(upstream.address() as AddressInfo).port}`;
 
   const broker = await startBroker(t, { args: ['--network-allow', '127.0.0.0/8'] });
-  t.match(broker.printed().stdout, /in a browser.*\n.*broker login/, 'the start says how to get here');
+  t.match(broker.printed().stdout, /in a browser.*broker login/, 'the start says how to get here');
   const login = await broker.command(['login']);
   const link = /http:\S+\/login\?token=\S+/.exec(login.stdout)?.[0] ?? '';
 

@@ -28,6 +28,7 @@ t.test('a start says where everything is and what to do next', async (t) => {
 
   const commands = stdout.match(/^ {2}bin\/broker .*$/gm) ?? [];
   t.equal(commands.length, 3, 'three commands');
+  t.match(stdout, 'Or in a browser, by the link that this prints: bin/broker login');
   writeFileSync(join(broker.directory, 'services.yaml'), 'services: []\n');
   const [credential, service, command] = commands.map((line) => line.trim().split(' ').slice(1));
   const as = { cwd: broker.directory, env: { BROKER_ADDR: '', BROKER_DATA_DIR: '' } };

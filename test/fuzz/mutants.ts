@@ -85,7 +85,9 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'throws at a short first read',
     file: 'tunnel.ts',
-    changes: [['latin1Slice(0, Math.min(24, bytes.length))', 'latin1Slice(0, 24)']],
+    changes: [
+      ['latin1Slice(0, Math.min(requestStartBytes, bytes.length))', 'latin1Slice(0, requestStartBytes)'],
+    ],
   },
   {
     name: 'reads on behind a refusal',

@@ -8,14 +8,8 @@ t.test('each mutant of the long run still fits the source', async (t) => {
   for (const mutant of attackMutants) t.ok(mutated(mutant), mutant.name);
 });
 
-t.test(
-  'a proxy that takes a length and a coding, or forwards Proxy-Authorization, is found out',
-  async (t) => {
-    for (const name of ['takes a length and a coding', 'forwards Proxy-Authorization']) {
-      const mutant = attackMutants.find((one) => one.name === name);
-      const { found, by } =
-        mutant === undefined ? { found: false, by: 'no such mutant' } : await bite(mutant);
-      t.ok(found, `${name}: ${by}`);
-    }
-  },
-);
+t.test('a proxy that takes a length and a coding is found out', async (t) => {
+  const mutant = attackMutants.find(({ name }) => name === 'takes a length and a coding');
+  const { found, by } = mutant === undefined ? { found: false, by: 'no such mutant' } : await bite(mutant);
+  t.ok(found, by);
+});

@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
+import { type Registry, startVerdaccio } from '../e2e/clients/verdaccio.ts';
 import {
   type Broker,
   collect,
@@ -15,7 +16,6 @@ import {
   until,
 } from '../support/broker.ts';
 import { createAuthority } from '../support/upstream.ts';
-import { type Registry, startVerdaccio } from './clients/verdaccio.ts';
 
 /*
  * Package managers as they come, against registries that let nobody in without a credential, which only the broker has.
@@ -25,7 +25,7 @@ const npmHost = 'npm.test';
 const pipHost = 'pip.test';
 const user = { name: 'tester', password: `pip-${randomBytes(12).toString('hex')}` };
 const work = temporary(t);
-const at = (name: string) => fileURLToPath(new URL(`clients/${name}`, import.meta.url));
+const at = (name: string) => fileURLToPath(new URL(`../e2e/clients/${name}`, import.meta.url));
 const digestOf = (file: string) => createHash('sha256').update(readFileSync(file)).digest('hex');
 
 /** The registries' own authority, which neither the broker nor any client knows but by its file. */
