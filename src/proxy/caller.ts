@@ -46,8 +46,7 @@ export class Caller {
     const name = given.vault !== '' ? given.vault : head.vault;
     let vault: VaultEntry | undefined;
     if (name !== null) vault = this.#state.byName.get(name);
-    else if (session.kind === 'session')
-      vault = this.#state.vaults.get(session.slots.keys().next().value ?? '');
+    else if (session.kind === 'session') vault = this.#state.vaults.get(session.vaults[0]?.id ?? '');
     else {
       return {
         problem: problem(
@@ -57,7 +56,7 @@ export class Caller {
         audited: true,
       };
     }
-    const slot = vault === undefined ? undefined : session.slots.get(vault.id);
+    const slot = vault === undefined ? undefined : session.vaults.find(({ id }) => id === vault.id)?.slot;
     if (vault === undefined || slot === undefined) {
       return {
         problem: problem('forbidden', 'This token is not for that vault. Use the vault it was made for.'),

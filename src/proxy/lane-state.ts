@@ -14,7 +14,7 @@ export class LaneState {
   readonly sessions = new Map<string, SessionEntry>();
 
   /** Applies the deltas of one transaction, or of the full state after `clear`. */
-  apply(deltas: readonly Delta[]): void {
+  apply(deltas: Iterable<Delta>): void {
     for (const delta of deltas) this.#apply(delta);
   }
 
@@ -60,7 +60,7 @@ export class LaneState {
       case 'session': {
         const session = this.sessions.get(delta.hash) ?? new SessionEntry(delta.kind, delta.id);
         session.label = delta.label;
-        session.slots = new Map(delta.vaults.map(({ id, slot }) => [id, slot]));
+        session.vaults = delta.vaults;
         session.expiresAt = delta.expires_at_ms ?? Number.POSITIVE_INFINITY;
         this.sessions.set(delta.hash, session);
         return;
@@ -145,8 +145,8 @@ export class SessionEntry {
   readonly kind: 'session' | 'agent';
   readonly id: string;
   label: string | null = null;
-  /** Vault id to the index of its rate-limit slot. */
-  slots: ReadonlyMap<string, number> = new Map();
+  /** Ids, each with the index of its rate-limit slot: a list, since most have one. */
+  vaults: readonly { readonly id: string; readonly slot: number }[] = [];
   /** Wall clock, ms. */
   expiresAt = 0;
   revoked = false;

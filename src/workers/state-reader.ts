@@ -1,5 +1,6 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import { EPOCH_WORD, type StateMessage } from '../actors/vault/state.ts';
+import { unpack } from '../actors/vault/state-packing.ts';
 import type { LaneState } from '../proxy/lane-state.ts';
 
 /**
@@ -33,7 +34,7 @@ export class StateReader {
       if (received === undefined) break;
       const message = received.message as StateMessage;
       if (message.full) this.#state.clear();
-      this.#state.apply(message.deltas);
+      this.#state.apply(unpack(message));
       this.#applied = message.epoch;
     }
     // Ahead of the word is not behind: a change is posted a moment before the word moves on. The word wraps around.

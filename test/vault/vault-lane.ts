@@ -2,6 +2,7 @@ import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
 import type { Ref } from '../../src/actors/core/protocol.ts';
 import type { VaultProtocol } from '../../src/actors/vault/protocol.ts';
 import { type Delta, EPOCH_WORD, type StateMessage } from '../../src/actors/vault/state.ts';
+import { unpack } from '../../src/actors/vault/state-packing.ts';
 
 /** What a lane knows, by what it is about. */
 export type Known = Map<string, Delta>;
@@ -35,7 +36,7 @@ export async function attachLane(
       for (let next = receiveMessageOnPort(port2); next; next = receiveMessageOnPort(port2)) {
         const message: StateMessage = next.message;
         if (message.full) known.clear();
-        for (const delta of message.deltas) take(known, delta);
+        for (const delta of unpack(message)) take(known, delta);
         messages.push(message);
       }
       const last = messages.at(-1);

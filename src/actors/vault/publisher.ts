@@ -1,5 +1,6 @@
 import type { MessagePort } from 'node:worker_threads';
 import { type Delta, EPOCH_WORD, type StateMessage } from './state.ts';
+import { packFull } from './state-packing.ts';
 
 interface Lane {
   readonly port: MessagePort;
@@ -29,7 +30,7 @@ export function createPublisher(): Publisher {
   function broadcast(full: boolean, deltas: readonly Delta[]): void {
     // Wraps around: lanes go by the difference.
     epoch = (epoch + 1) | 0;
-    const message: StateMessage = { epoch, full, deltas };
+    const message: StateMessage = full ? packFull(epoch, deltas) : { epoch, full, deltas };
     for (const { port } of lanes.values()) port.postMessage(message);
     for (const lane of lanes.values()) Atomics.store(lane.epoch, EPOCH_WORD, epoch);
   }
@@ -48,7 +49,7 @@ export function createPublisher(): Publisher {
       port.once('close', () => {
         if (lanes.get(number) === lane) lanes.delete(number);
       });
-      port.postMessage({ epoch, full: true, deltas: full } satisfies StateMessage);
+      port.postMessage(packFull(epoch, full));
       Atomics.store(lane.epoch, EPOCH_WORD, epoch);
     },
     detach,

@@ -42,6 +42,8 @@ export interface StateMessage {
   readonly epoch: number;
   readonly full: boolean;
   readonly deltas: readonly Delta[];
+  /** Of a full state: its sessions, packed. Read by `unpack`. */
+  readonly sessions?: string;
 }
 
 /** Index of the epoch word in the shared buffer (an Int32Array over it). */
