@@ -1,6 +1,7 @@
 import { askPasswords, passwordOption } from '../ask-passwords.ts';
 import { type Command, connectionOptions, type Input, jsonOption } from '../cli.ts';
 import { connect, Refused } from '../client.ts';
+import { openInBrowser } from '../open-browser.ts';
 import { failed, note, printable, printJson, write } from '../terminal.ts';
 
 /** A token for the command line, by name and password. It is printed, not kept: where is for its owner to say. */
@@ -23,7 +24,7 @@ export const commands: readonly Command[] = [
   {
     name: 'login',
     about:
-      'Print a link that signs one browser in. It works once, for 10 minutes. With --name: print a token.',
+      'Print a link that signs one browser in, and open it where there is one. It works once, for 10 minutes. With --name: print a token.',
     options: {
       '--name <operator>': 'Ask for the password of this operator, and print a token for commands',
       ...passwordOption,
@@ -39,6 +40,7 @@ export const commands: readonly Command[] = [
       if (input.flag('json')) return printJson(link);
       note('Open this in your browser within 10 minutes; whoever uses it first is signed in:');
       write(`${printable(link.url)}\n`);
+      await openInBrowser(link.url);
     },
   },
 ];

@@ -89,6 +89,32 @@ t.test('a link from the command line signs a browser in, once, over a whole proc
   t.equal((await post({ token })).status, 410);
 });
 
+t.test('on a desktop the link is opened in the browser, and is in no argument', async (t) => {
+  const broker = shared;
+  const folder = temporary(t);
+  const seen = join(folder, 'seen');
+  const script = `#!/bin/sh\necho "$@" > ${seen}.args\nf=\${1#file://}\nstat -c %a "$f" > ${seen}.mode\ncat "$f" > ${seen}.page\n`;
+  writeFileSync(join(folder, 'xdg-open'), script, { mode: 0o755 });
+  const terminal = onTerminal(t, [launcher, 'login'], {
+    BROKER_ADDR: broker.address,
+    BROKER_DATA_DIR: broker.directory,
+    DISPLAY: ':9',
+    PATH: `${folder}:${process.env.PATH}`,
+    TMPDIR: folder,
+  });
+  t.match(await terminal.ended, { code: 0 });
+  const [link] = /http:\S+token=\S+/.exec(terminal.raw) ?? [''];
+  const read = (name: string) => readFileSync(`${seen}.${name}`, 'utf8');
+  t.ok(link !== '' && read('page').includes(`url=${link}"`), 'the page leads there');
+  t.equal(read('mode'), '600\n');
+  t.match(read('args'), /^file:\/\/\S+\.html\n$/);
+  t.same(
+    readdirSync(folder).filter((name) => name.startsWith('broker-login')),
+    [],
+    'and is gone',
+  );
+});
+
 t.test('on a terminal: asked for twice, and at the start', async (t) => {
   const broker = shared;
   const terminal = (args: string[]) =>
