@@ -103,6 +103,16 @@ t.test('on a desktop the link is opened in the browser, and is in no argument', 
     TMPDIR: folder,
   });
   t.match(await terminal.ended, { code: 0 });
+  const run = onTerminal(t, [launcher, 'vault', 'run', '--', 'true'], {
+    BROKER_ADDR: broker.address,
+    BROKER_DATA_DIR: broker.directory,
+  });
+  t.match(await run.ended, { code: 0 });
+  t.match(
+    run.raw,
+    `you decide at ${broker.address}/proposals`,
+    'and a session says where its proposals show',
+  );
   const [link] = /http:\S+token=\S+/.exec(terminal.raw) ?? [''];
   const read = (name: string) => readFileSync(`${seen}.${name}`, 'utf8');
   t.ok(link !== '' && read('page').includes(`url=${link}"`), 'the page leads there');
