@@ -85,7 +85,8 @@ export const commands: readonly Command[] = [
           if (signals.ended !== null) return signalCode(signals.ended);
           const { address } = api;
           // Where nobody watches, standard error is the command's alone.
-          if (process.stderr.isTTY) note(`broker: what the agent asks for, you decide at ${address}/proposals`);
+          if (process.stderr.isTTY)
+            note(`broker: what the agent asks for, you decide at ${address}/proposals`);
           const env = proxyEnv(process.env, { address, token: session.token, proxyUrl: url, ...files });
           return await runChild(input.rest, env, signals);
         } finally {
