@@ -27,8 +27,8 @@ export const maxBody = 1024 * 1024;
 const maxHead = 16 * 1024;
 
 /**
- * Refuses a head that is too large, and what the parser lets pass although two servers in a row could take it for different requests: more than one
- * length, or a transfer coding beside `chunked` (RFC 9112 sections 6.1 and 6.3).
+ * Refuses a head that is too large, and what the parser lets pass although two servers in a row could take it for
+ * different requests: more than one length, or a transfer coding beside `chunked` (RFC 9112 sections 6.1 and 6.3).
  */
 export function framingProblem(incoming: Incoming): Problem | null {
   if (incoming.headSize > maxHead) return problem('headers_too_large');

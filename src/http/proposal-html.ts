@@ -1,6 +1,7 @@
 import type { CredentialSlot, Service, ServiceChange } from '../actors/vault/model.ts';
 import type { ProposalReview } from '../actors/vault/protocol.ts';
 import { type Html, html } from './html.ts';
+import { counted } from './pages/figures.ts';
 import { type Risk, type Surroundings, servicesAfter } from './pages/risks.ts';
 import { noServiceWords, serviceWords } from './pages/service-words.ts';
 import { timeHtml } from './pages/time.ts';
@@ -25,12 +26,12 @@ function summaryOf({ services, before, credentials, needs_value }: ProposalRevie
   const isSet = services.map(({ action }) => action === 'set');
   const deleted = credentials.filter(({ action }) => action === 'delete').length;
   const counts = [
-    counted('service', {
+    sumOf('service', {
       new: isSet.filter((set, i) => set && before[i] === null).length,
       changed: isSet.filter((set, i) => set && before[i] !== null).length,
       removed: isSet.filter((set) => !set).length,
     }),
-    counted('credential', {
+    sumOf('credential', {
       'from you': needs_value.length,
       'given by the agent': credentials.length - needs_value.length - deleted,
       deleted,
@@ -39,13 +40,13 @@ function summaryOf({ services, before, credentials, needs_value }: ProposalRevie
   return counts.filter((text) => text !== '').join('; ');
 }
 
-function counted(noun: string, kinds: Readonly<Record<string, number>>): string {
+/** `2 services (1 new, 1 removed)`; empty where there are none. */
+function sumOf(noun: string, kinds: Readonly<Record<string, number>>): string {
   const found = Object.entries(kinds).filter(([, count]) => count > 0);
   const sum = found.reduce((total, [, count]) => total + count, 0);
   if (sum === 0) return '';
-  const what = `${sum} ${noun}${sum === 1 ? '' : 's'}`;
   const split = found.map(([kind, count]) => (count === sum ? kind : `${count} ${kind}`));
-  return `${what} (${split.join(', ')})`;
+  return `${counted(sum, noun)} (${split.join(', ')})`;
 }
 
 function askerHtml({ created_by, created_by_label }: ProposalReview): Html {

@@ -15,7 +15,8 @@ export interface DataDirectory {
 
 /**
  * Takes the data directory for this process: makes it (0700) if it isn't there, makes an empty one private, refuses one
- * that others could look into already, and refuses to share it with another server. Sets the umask to 077, since all that is written later is private too.
+ * that others could look into already, and refuses to share it with another server. Sets the umask to 077, since all
+ * that is written later is private too.
  *
  * @throws {StoreError} `directory_refused` or `directory_in_use`, saying what to do.
  */
