@@ -49,10 +49,10 @@ export interface AuditLog {
   /**
    * Writes records as one batch, synchronously and whole: after a throw nothing of it counts as written, and
    * the same lines may be given again.
-   * @param lines complete NDJSON lines, each with its line feed.
+   * @param lines complete NDJSON lines, each with its line feed, as text or as its UTF-8.
    * @throws Error (of node:fs, with its `code`) where the disk refuses.
    */
-  append(lines: string): void;
+  append(...lines: readonly (string | Uint8Array)[]): void;
   /** Records that are written, without line feeds, newest last. */
   read(query: AuditQuery): AsyncIterable<string>;
   /**
@@ -185,15 +185,15 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
     closeSync(fd);
   }
 
-  function append(lines: string): void {
+  function append(...lines: readonly (string | Uint8Array)[]): void {
     if (closed) throw new Error('The audit log is closed.');
-    const records = notes + (lines === '' || lines.endsWith('\n') ? lines : `${lines}\n`);
-    if (records === '') return;
-    const current = ready(Buffer.byteLength(records));
+    const records = Buffer.concat([notes, ...lines].map(octets));
+    if (records.length === 0) return;
+    const current = ready(records.length);
     const header = current.size === 0 ? headerLine({ ...current, last }) : '';
-    const batch = Buffer.from(header + records);
+    const batch = header === '' ? records : Buffer.concat([octets(header), records]);
     const { link, line } = seal(last, batch);
-    const bytes = Buffer.concat([batch, Buffer.from(line)]);
+    const bytes = Buffer.concat([batch, octets(line)]);
     current.dirty = true;
     for (let done = 0; done < bytes.length; ) {
       done += writeSync(current.fd, bytes, done, bytes.length - done, current.size + done);
@@ -203,7 +203,9 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
     current.size += bytes.length;
     last = link;
     notes = '';
-    for (const follower of followers) follower(records);
+    if (followers.size === 0) return;
+    const text = records.toString();
+    for (const follower of followers) follower(text);
   }
 
   function follow(query: AuditQuery, listener: (record: string) => void): () => void {
@@ -262,3 +264,11 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
 
   return { append, read, follow, close };
 }
+
+/** As UTF-8. A last line without its line feed gets one: the chain's lines must stand alone. */
+function octets(lines: string | Uint8Array): Uint8Array {
+  const bytes = typeof lines === 'string' ? Buffer.from(lines) : lines;
+  return bytes.length === 0 || bytes[bytes.length - 1] === 10 ? bytes : Buffer.concat([bytes, lineFeed]);
+}
+
+const lineFeed = Buffer.from('\n');

@@ -2,8 +2,8 @@ import type { AuditLog } from './audit-log.ts';
 import type { ActorSpec } from './core/behavior.ts';
 
 export interface AuditProtocol {
-  /** Records that a lane or the control plane made: complete NDJSON lines, and how many they are. */
-  append: { in: { lines: string; count: number } };
+  /** Records that a lane or the control plane made: complete NDJSON lines, as text or as its UTF-8, and how many. */
+  append: { in: { lines: string | Uint8Array; count: number } };
   /** Writes now what was appended before. `written: false`: the disk refuses, and the records are still held. */
   flush: { in: Record<string, never>; out: { written: boolean } };
 }
@@ -39,7 +39,7 @@ const drainMs = 4000;
 export function auditActor(options: AuditOptions): ActorSpec<AuditProtocol> {
   const { log, health, onError, batchMs = 50, retryMs = 250, maxHeldBytes = 16 * 2 ** 20 } = options;
   // All of this outlives a restart of the actor: what was accepted once is owed to the log.
-  let held: { lines: string; bytes: number; count: number }[] = [];
+  let held: { lines: Uint8Array; count: number }[] = [];
   let heldBytes = 0;
   let dropped = 0;
   let failing = false;
@@ -76,11 +76,10 @@ export function auditActor(options: AuditOptions): ActorSpec<AuditProtocol> {
       function writeBatch(): void {
         let taken = 0;
         let bytes = 0;
-        while (taken < held.length && (taken === 0 || bytes + held[taken].bytes <= batchBytes)) {
-          bytes += held[taken++].bytes;
+        while (taken < held.length && (taken === 0 || bytes + held[taken].lines.length <= batchBytes)) {
+          bytes += held[taken++].lines.length;
         }
-        const lines = held.slice(0, taken).map((item) => item.lines);
-        log.append(lines.join(''));
+        log.append(...held.slice(0, taken).map(({ lines }) => lines));
         held = held.slice(taken);
         heldBytes -= bytes;
       }
@@ -98,12 +97,12 @@ export function auditActor(options: AuditOptions): ActorSpec<AuditProtocol> {
       return {
         handlers: {
           append({ lines, count }) {
-            const bytes = Buffer.byteLength(lines);
-            if (heldBytes + bytes > maxHeldBytes) {
+            const bytes = typeof lines === 'string' ? Buffer.from(lines) : lines;
+            if (heldBytes + bytes.length > maxHeldBytes) {
               dropped += count;
             } else {
-              held.push({ lines, bytes, count });
-              heldBytes += bytes;
+              held.push({ lines: bytes, count });
+              heldBytes += bytes.length;
             }
             if (heldBytes >= batchBytes && !failing) write();
             else schedule();

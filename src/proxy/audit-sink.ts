@@ -1,12 +1,12 @@
+import type { Access } from './lane-state.ts';
+
 /** One proxied request, as the audit has it: names and numbers, never a value. */
 export interface RequestRecord {
   /** Wall clock at the start, ms. */
   readonly time: number;
   readonly requestId: string;
-  readonly vault: string | null;
-  /** `session:ID` or `agent:NAME`. */
-  readonly actor: string | null;
-  readonly label: string | null;
+  /** Who asked, and for which vault; null: that is not known. */
+  readonly access: Access | null;
   readonly method: string;
   readonly scheme: 'http' | 'https' | 'tcp';
   /** `host` or `host:port` where the port is not the scheme's. */
@@ -24,29 +24,32 @@ export interface RequestRecord {
   readonly milliseconds: number;
 }
 
-/** Lines are sent off when there are this many, or at the next sweep. */
-const batchLines = 128;
+/** A batch is sent off when it is nearly so large, in bytes, or so old. */
+const batchBytes = 48 * 1024;
 const batchMs = 20;
 
 /**
- * Collects a lane's audit records as finished NDJSON lines and sends them off in batches: a request costs one
- * string, not a message. While the audit can't be written, `healthy` is false and the lane answers 503.
+ * Collects a lane's audit records as finished NDJSON lines and sends them off in batches: a request costs some
+ * hundred bytes in a buffer, not a message. While the audit can't be written, `healthy` is false and the lane answers
+ * 503.
  */
 export class AuditSink {
-  readonly #send: (lines: string, count: number) => boolean;
+  readonly #send: (lines: Uint8Array, count: number) => boolean;
   readonly #health: Int32Array;
   readonly #failOpen: boolean;
-  #lines = '';
+  /** Text that lived as string fragments until the batch is sent would cost several times its making. */
+  readonly #buffer = Buffer.allocUnsafeSlow(batchBytes);
+  #used = 0;
   #count = 0;
   #timer: NodeJS.Timeout | null = null;
   /** Batches that the port did not take: kept, in order. */
-  readonly #unsent: { lines: string; count: number }[] = [];
+  readonly #unsent: { lines: Uint8Array; count: number }[] = [];
 
   /**
    * @param send false where the audit actor can't take more now
    * @param health shared word: 0 writing, 1 failing
    */
-  constructor(send: (lines: string, count: number) => boolean, health: Int32Array, failOpen: boolean) {
+  constructor(send: (lines: Uint8Array, count: number) => boolean, health: Int32Array, failOpen: boolean) {
     this.#send = send;
     this.#health = health;
     this.#failOpen = failOpen;
@@ -58,9 +61,15 @@ export class AuditSink {
   }
 
   record(r: RequestRecord): void {
-    this.#lines += lineOf(r);
-    this.#count++;
-    if (this.#count >= batchLines) this.flush();
+    const line = lineOf(r);
+    // A UTF-16 unit becomes three octets at most.
+    if (line.length * 3 > batchBytes - this.#used) this.#close();
+    if (line.length * 3 > batchBytes) this.#unsent.push({ lines: Buffer.from(line), count: 1 });
+    else {
+      this.#used += this.#buffer.write(line, this.#used);
+      this.#count++;
+    }
+    if (this.#unsent.length > 0) this.flush();
     else this.#timer ??= setTimeout(() => this.flush(), batchMs);
   }
 
@@ -68,14 +77,19 @@ export class AuditSink {
   flush(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    if (this.#count > 0) {
-      this.#unsent.push({ lines: this.#lines, count: this.#count });
-      this.#lines = '';
-      this.#count = 0;
-    }
+    this.#close();
     while (this.#unsent.length > 0 && this.#send(this.#unsent[0].lines, this.#unsent[0].count))
       this.#unsent.shift();
     if (this.#unsent.length > 0) this.#timer = setTimeout(() => this.flush(), batchMs);
+  }
+
+  /** Ends the present batch. */
+  #close(): void {
+    if (this.#count === 0) return;
+    // A copy of its own size: what is posted is cloned with all of the memory behind it.
+    this.#unsent.push({ lines: new Uint8Array(this.#buffer.subarray(0, this.#used)), count: this.#count });
+    this.#used = 0;
+    this.#count = 0;
   }
 }
 
@@ -90,25 +104,42 @@ function json(text: string): string {
   );
 }
 
-/** Timestamps of one millisecond are made once. */
-let stampedMs = 0;
+/** Timestamps of one second are made once, but for their milliseconds. */
+let stampedSecond = 0;
 let stamp = '';
 function isoTime(ms: number): string {
-  if (ms !== stampedMs) {
-    stampedMs = ms;
-    stamp = new Date(ms).toISOString();
+  const second = Math.floor(ms / 1000);
+  if (second !== stampedSecond) {
+    stampedSecond = second;
+    stamp = new Date(second * 1000).toISOString().slice(0, -4);
   }
-  return stamp;
+  const rest = ms - second * 1000;
+  return `${stamp}${rest < 10 ? '00' : rest < 100 ? '0' : ''}${rest}Z`;
 }
+
+/** The members that say who asked, made once for all requests of a tunnel. */
+function namesOf(access: Access): string {
+  const { session, vault } = access;
+  const known = access.auditNames;
+  if (known !== null && known.label === session.label) return known.text;
+  const label = session.label === null ? 'null' : json(session.label);
+  const text = `"vault":${json(vault.name)},"actor":${json(`${session.kind}:${session.id}`)},"label":${label}`;
+  access.auditNames = { label: session.label, text };
+  return text;
+}
+
+const nobody = '"vault":null,"actor":null,"label":null';
 
 function lineOf(r: RequestRecord): string {
   const keys = r.keys.length === 0 ? '' : `"${r.keys.join('","')}"`;
+  // Small whole numbers become text without arithmetic on floats.
+  const tenths = Math.round(r.milliseconds * 10);
+  const whole = Math.floor(tenths / 10);
   return (
     `{"time":"${isoTime(r.time)}","kind":"request","request_id":"${r.requestId}",` +
-    `"vault":${r.vault === null ? 'null' : json(r.vault)},"actor":${r.actor === null ? 'null' : json(r.actor)},` +
-    `"label":${r.label === null ? 'null' : json(r.label)},"method":${json(r.method)},"scheme":"${r.scheme}",` +
+    `${r.access === null ? nobody : namesOf(r.access)},"method":${json(r.method)},"scheme":"${r.scheme}",` +
     `"host":${json(r.host)},"path":${json(r.path)},"service":${r.service === null ? 'null' : json(r.service)},` +
     `"keys":[${keys}],"status":${r.status},"error":${r.error === null ? 'null' : `"${r.error}"`},` +
-    `"bytes_in":${r.bytesIn},"bytes_out":${r.bytesOut},"ms":${r.milliseconds.toFixed(1)}}\n`
+    `"bytes_in":${r.bytesIn},"bytes_out":${r.bytesOut},"ms":${whole}.${tenths - whole * 10}}\n`
   );
 }

@@ -4,7 +4,7 @@ import type { SignInFailures } from '../actors/vault/sign-in-failures.ts';
 import { hashToken, tokenKind } from '../actors/vault/token.ts';
 import { parseProxyAuthorization } from './authenticate.ts';
 import type { RequestHead } from './head.ts';
-import type { Access, LaneState, VaultEntry } from './lane-state.ts';
+import { Access, type LaneState, type VaultEntry } from './lane-state.ts';
 
 /** Why a proxy client is turned away. */
 export interface Unknown {
@@ -63,7 +63,7 @@ export class Caller {
         audited: true,
       };
     }
-    return { session, vault, slot };
+    return new Access(session, vault, slot);
   }
 
   #hash(token: string): string {

@@ -340,9 +340,7 @@ export class ClientConnection implements Swept {
     this.lane.record({
       time: Date.now(),
       requestId: id,
-      vault: access?.vault.name ?? null,
-      actor: access === null ? null : `${access.session.kind}:${access.session.id}`,
-      label: access?.session.label ?? null,
+      access,
       method,
       scheme: target?.scheme ?? 'https',
       host: target === null ? '' : hostHeader(target.scheme, target.authority),

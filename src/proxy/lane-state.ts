@@ -163,10 +163,19 @@ export class SessionEntry {
 }
 
 /** Who uses which vault on a connection. */
-export interface Access {
+export class Access {
   readonly session: SessionEntry;
   readonly vault: VaultEntry;
+  /** Index of the rate limit's slot. */
   readonly slot: number;
+  /** How the audit names the two, under this label: made with the first record. */
+  auditNames: { readonly label: string | null; readonly text: string } | null = null;
+
+  constructor(session: SessionEntry, vault: VaultEntry, slot: number) {
+    this.session = session;
+    this.vault = vault;
+    this.slot = slot;
+  }
 }
 
 function namesPort(pattern: string): boolean {

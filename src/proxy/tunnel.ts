@@ -154,9 +154,7 @@ export class Tunnel implements Swept {
       lane.record({
         time,
         requestId: lane.requestId(),
-        vault: vault.name,
-        actor: `${session.kind}:${session.id}`,
-        label: session.label,
+        access: this.#access,
         method: 'CONNECT',
         scheme: 'tcp',
         host: `${authority.host}:${authority.port}`,

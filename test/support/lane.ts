@@ -78,13 +78,14 @@ export async function startLane(
   }) as string;
   const ca = system.spawn(caActor({ root, leafKey: { privatePem: leafKeyPem } }));
   const records: Record<string, unknown>[] = [];
-  const sink = system.spawn<{ append: { in: { lines: string } } }>({
+  const sink = system.spawn<{ append: { in: { lines: Uint8Array } } }>({
     name: 'audit',
     start: () => ({
       handlers: {
         append: ({ lines }) =>
           void records.push(
-            ...lines
+            ...Buffer.from(lines)
+              .toString()
               .trimEnd()
               .split('\n')
               .map((line) => JSON.parse(line)),

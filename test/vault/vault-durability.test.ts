@@ -187,7 +187,7 @@ t.test(
         handlers: {
           async append(batch) {
             await blocked;
-            lines.push(...batch.lines.trim().split('\n'));
+            lines.push(...batch.lines.toString().trim().split('\n'));
           },
           flush: () => ({ written: true }),
         },
