@@ -23,7 +23,20 @@ export interface DialOptions {
   readonly tlsMs: number;
 }
 
-export type Dialled = net.Socket | Problem;
+/** A verified connection to an upstream. */
+export interface Connection {
+  readonly socket: net.Socket;
+  /**
+   * Takes what comes in. The socket emits no `data`: all connections of a lane are read into one buffer, and a chunk
+   * is a view of it, valid until the call returns.
+   */
+  onData: (chunk: Buffer) => void;
+}
+
+export type Dialled = Connection | Problem;
+
+/** What upstreams send is read into here. Nothing is kept in it: what waits is copied by who waits. */
+const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);
 
 /** Upstreams that something is remembered of: sessions to resume, and that they take us. */
 const maxRemembered = 2048;
@@ -84,9 +97,8 @@ export class Dialler {
       const limit = last ? this.#options.connectMs : Math.min(2500, this.#options.connectMs);
       current = this.#open(target, vetted.addresses[index], limit, sessionKey, (result) => {
         if (cancelled) {
-          if (result instanceof net.Socket) result.destroy();
-        } else if (!last && !(result instanceof net.Socket) && result.code !== 'upstream_tls')
-          attempt(index + 1);
+          if ('socket' in result) result.socket.destroy();
+        } else if (!last && 'code' in result && result.code !== 'upstream_tls') attempt(index + 1);
         else done(result);
       });
     };
@@ -106,58 +118,73 @@ export class Dialler {
   ): net.Socket {
     const { port, host, literal } = target.authority;
     const secure = target.scheme === 'https';
-    const raw = net.connect({ host: address, port, noDelay: true, allowHalfOpen: true });
-    let socket: net.Socket = raw;
     let connected = false;
+    let spokeFirst = false;
+    const connection: Omit<Connection, 'socket'> = {
+      onData: () => {
+        spokeFirst = true;
+        socket.destroy();
+      },
+    };
+    const options = {
+      host: address,
+      port,
+      allowHalfOpen: true,
+      onread: {
+        buffer: readBuffer,
+        callback: (size: number) => {
+          connection.onData(readBuffer.subarray(0, size));
+          return true;
+        },
+      },
+    };
+    const name = literal === 6 ? host.slice(1, -1) : host;
+    const socket = secure
+      ? tls.connect({
+          ...options,
+          secureContext: this.#options.secureContext,
+          // RFC 6066 3: an address is never a server name; it is verified as the host all the same.
+          servername: literal === 0 ? name : '',
+          checkServerIdentity: (_, certificate) =>
+            literal === 0 ? tls.checkServerIdentity(name, certificate) : addressError(name, certificate),
+          ALPNProtocols: alpnHttp1,
+          session: this.#sessions.get(sessionKey),
+          // Said outright: the default can be turned off by an environment variable.
+          rejectUnauthorized: true,
+        })
+      : net.connect(options);
     const fail = (error: NodeJS.ErrnoException | null): void => {
       clearTimeout(timer);
       socket.removeAllListeners();
       socket.on('error', () => {});
       socket.destroy();
-      raw.destroy();
-      done(failureOf(error, target, connected));
+      done(spokeFirst ? problem('upstream_protocol') : failureOf(error, target, connected));
     };
+    const closed = (): void => fail(Object.assign(new Error('closed'), { code: 'ECONNRESET' }));
     let timer = setTimeout(fail, connectMs, null);
     const ready = (): void => {
       clearTimeout(timer);
       if (socket.destroyed) return;
       socket.removeListener('error', fail);
       socket.removeListener('close', closed);
-      done(socket);
+      done(Object.assign(connection, { socket }));
     };
-    const closed = (): void => fail(Object.assign(new Error('closed'), { code: 'ECONNRESET' }));
     const startedAt = performance.now();
-    raw.once('connect', () => {
+    socket.once('error', fail);
+    socket.once('close', closed);
+    socket.once('connect', () => {
       connected = true;
-      const roundTripMs = performance.now() - startedAt;
-      if (!secure) {
+      socket.setNoDelay(true);
+      if (!(socket instanceof tls.TLSSocket)) {
         ready();
         return;
       }
+      const roundTripMs = performance.now() - startedAt;
       clearTimeout(timer);
       timer = setTimeout(fail, this.#options.tlsMs, null);
-      raw.removeListener('error', fail);
-      raw.removeListener('close', closed);
-      raw.on('error', () => {});
-      const name = literal === 6 ? host.slice(1, -1) : host;
-      const tlsSocket = tls.connect({
-        socket: raw,
-        secureContext: this.#options.secureContext,
-        // RFC 6066 3: an address is never a server name; it is verified as the host all the same.
-        ...(literal === 0 ? { servername: name } : { host: name, servername: '' }),
-        checkServerIdentity: (_, certificate) =>
-          literal === 0 ? tls.checkServerIdentity(name, certificate) : addressError(name, certificate),
-        ALPNProtocols: alpnHttp1,
-        session: this.#sessions.get(sessionKey),
-        // Said outright: the default can be turned off by an environment variable.
-        rejectUnauthorized: true,
-      });
-      socket = tlsSocket;
-      tlsSocket.on('session', (session: Buffer) => this.#remember(sessionKey, session));
-      tlsSocket.once('error', fail);
-      tlsSocket.once('close', closed);
-      tlsSocket.once('secureConnect', () => {
-        if (tlsSocket.getProtocol() !== 'TLSv1.3' || this.#takesUs.has(sessionKey)) {
+      socket.on('session', (session: Buffer) => this.#remember(sessionKey, session));
+      socket.once('secureConnect', () => {
+        if (socket.getProtocol() !== 'TLSv1.3' || this.#takesUs.has(sessionKey)) {
           ready();
           return;
         }
@@ -166,19 +193,17 @@ export class Dialler {
         clearTimeout(timer);
         const accepted = (): void => {
           clearTimeout(timer);
-          tlsSocket.removeListener('session', accepted);
+          socket.removeListener('session', accepted);
           if (this.#takesUs.size >= maxRemembered) this.#takesUs.clear();
           this.#takesUs.add(sessionKey);
           // Not from within the engine's callback: what is written there stays in it.
           setImmediate(ready);
         };
-        tlsSocket.once('session', accepted);
+        socket.once('session', accepted);
         timer = setTimeout(accepted, Math.max(2, 1.5 * roundTripMs));
       });
     });
-    raw.once('error', fail);
-    raw.once('close', closed);
-    return raw;
+    return socket;
   }
 
   #remember(key: string, session: Buffer): void {

@@ -297,7 +297,7 @@ export class Exchange implements UpstreamUser {
         if (broken) this.#brokenAnswer();
         else if (this.#headBytes === null || at > 0) {
           this.#headBytes = new Accumulator();
-          this.#headBytes.push(bytes.subarray(at));
+          this.#headBytes.push(Buffer.from(bytes.subarray(at)));
         }
         return;
       }
@@ -372,7 +372,11 @@ export class Exchange implements UpstreamUser {
     }
     const ended = response.state === bodyState.done;
     const tail = ended && this.#asChunks ? this.#responseTail(response) : '';
-    if (head !== '' || content !== null || tail !== '') this.#write(join(head, content, tail));
+    if (head !== '' || content !== null || tail !== '') {
+      const data = join(head, content, tail);
+      // Content that stands alone may still be a view of what is read into next.
+      this.#write(data === content ? Buffer.from(content) : data);
+    }
     if (!ended) {
       this.#client.setDeadline(this.#client.lane.timeouts.body);
       return;
@@ -576,17 +580,14 @@ export class Exchange implements UpstreamUser {
     if (this.#finished) return;
     this.#finished = true;
     const { lane } = this.#client;
-    const { session, vault, slot } = this.#access;
-    if (this.#holdsSlot) lane.limits.release(slot);
+    if (this.#holdsSlot) lane.limits.release(this.#access.slot);
     this.#holdsSlot = false;
     const { authority, scheme } = this.#target;
     const mark = this.#path.indexOf('?');
     lane.record({
       time: this.#wallTime,
       requestId: this.requestId,
-      vault: vault.name,
-      actor: `${session.kind}:${session.id}`,
-      label: session.label,
+      access: this.#access,
       method: this.#head.method,
       scheme,
       host: hostHeader(scheme, authority),

@@ -65,7 +65,8 @@ export class Relay implements UpstreamUser, Swept {
   onUpstreamData(chunk: Buffer): void {
     this.bytesDown += chunk.length;
     this.#touch();
-    if (!this.#client.write(chunk)) this.#upstream.pause();
+    // A copy: the chunk is the lane's to use again.
+    if (!this.#client.write(Buffer.from(chunk))) this.#upstream.pause();
   }
 
   onUpstreamEnd(): void {

@@ -1,12 +1,13 @@
 import type net from 'node:net';
 import type { Problem } from '../actors/vault/problem.ts';
-import type { Dialler, Vetted } from './dial.ts';
+import type { Connection, Dialler, Vetted } from './dial.ts';
 import type { Meters } from './meters.ts';
 import type { Target } from './plan.ts';
 import type { Sweeper, Swept } from './sweep.ts';
 
 /** Who uses an upstream connection at present: an exchange. */
 export interface UpstreamUser {
+  /** `chunk` is valid until this returns. */
   onUpstreamData(chunk: Buffer): void;
   /** The upstream sends no more. */
   onUpstreamEnd(): void;
@@ -29,16 +30,17 @@ export class Upstream implements Swept {
   user: UpstreamUser | null = null;
   readonly #pool: Upstreams;
 
-  constructor(socket: net.Socket, key: string, pool: Upstreams) {
+  constructor(connection: Connection, key: string, pool: Upstreams) {
+    const { socket } = connection;
     this.socket = socket;
     this.key = key;
     this.#pool = pool;
     reportWriteErrorsLate(socket);
-    socket.on('data', (chunk: Buffer) => {
+    connection.onData = (chunk) => {
       // Bytes that nobody asked for: whatever they are, nothing after them can be trusted.
       if (this.user === null) this.destroy();
       else this.user.onUpstreamData(chunk);
-    });
+    };
     socket.on('end', () => {
       if (this.user === null) this.destroy();
       else this.user.onUpstreamEnd();
@@ -51,6 +53,7 @@ export class Upstream implements Swept {
       this.user = null;
       user?.onUpstreamClose();
     });
+    socket.resume();
   }
 
   get usable(): boolean {
