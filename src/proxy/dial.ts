@@ -3,11 +3,11 @@ import net from 'node:net';
 import tls from 'node:tls';
 import type { Authority } from '../actors/vault/authority.ts';
 import { type Problem, problem } from '../actors/vault/problem.ts';
-import { alpnHttp1 } from './alpn.ts';
 import { outOfDescriptors } from './descriptors.ts';
 import type { Lookups } from './lookups.ts';
 import type { Netguard } from './netguard.ts';
 import type { Target } from './plan.ts';
+import { alpnHttp1 } from './tls-parameters.ts';
 
 /** Addresses that were vetted together: only these may be dialled for the name they came from. */
 export interface Vetted {

@@ -1,8 +1,8 @@
 import type net from 'node:net';
 import tls from 'node:tls';
-import { alpnHttp1 } from './alpn.ts';
 import type { Lane } from './lane.ts';
 import type { Swept } from './sweep.ts';
+import { alpnHttp1 } from './tls-parameters.ts';
 
 /**
  * The server's side of a TLS handshake on a connection whose first bytes were read already: the proxy

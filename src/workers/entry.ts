@@ -17,6 +17,7 @@ import { Meters } from '../proxy/meters.ts';
 import { createNetguard } from '../proxy/netguard.ts';
 import { ownAddresses } from '../proxy/own-addresses.ts';
 import { Sweeper } from '../proxy/sweep.ts';
+import { ciphers } from '../proxy/tls-parameters.ts';
 import { Upstreams } from '../proxy/upstreams.ts';
 import type { LaneBoot, LanePeers } from './boot.ts';
 import { Leaves } from './leaves.ts';
@@ -61,6 +62,7 @@ export default async function lane(
   const secureContext = tls.createSecureContext({
     ca: [...tls.rootCertificates, ...tls.getCACertificates('system'), ...options.upstreamCa],
     minVersion: 'TLSv1.2',
+    ciphers,
   });
   const { connect: connectMs, upstreamTls: tlsMs } = options.timeouts;
   const dialler = new Dialler({

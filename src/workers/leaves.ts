@@ -2,6 +2,7 @@ import { constants, createHash } from 'node:crypto';
 import tls from 'node:tls';
 import type { CaProtocol } from '../actors/ca.ts';
 import type { Ref } from '../actors/core/protocol.ts';
+import { ciphers } from '../proxy/tls-parameters.ts';
 
 interface Leaf {
   readonly context: tls.SecureContext;
@@ -30,6 +31,7 @@ function serverContext(
     key: keyPem,
     cert: certPem,
     minVersion: 'TLSv1.2',
+    ciphers,
     ticketKeys: Buffer.from(ticketKeys),
     // A session is resumed only under the name it was made for.
     sessionIdContext: createHash('sha256').update(id).digest('hex').slice(0, 32),
