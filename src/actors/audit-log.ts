@@ -88,6 +88,8 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
   /** Lines of our own for the next batch. */
   let notes = '';
   let closed = false;
+  /** A batch is put together in it. */
+  let scratch = Buffer.alloc(0);
   const followers = new Set<(records: string) => void>();
 
   mkdirSync(folder, { recursive: true, mode: 0o700 });
@@ -187,24 +189,32 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
 
   function append(...lines: readonly (string | Uint8Array)[]): void {
     if (closed) throw new Error('The audit log is closed.');
-    const records = Buffer.concat([notes, ...lines].map(octets));
-    if (records.length === 0) return;
-    const current = ready(records.length);
-    const header = current.size === 0 ? headerLine({ ...current, last }) : '';
-    const batch = header === '' ? records : Buffer.concat([octets(header), records]);
-    const { link, line } = seal(last, batch);
-    const bytes = Buffer.concat([batch, octets(line)]);
+    const records = [notes, ...lines].map(octets);
+    const length = records.reduce((sum, { length }) => sum + length, 0);
+    if (length === 0) return;
+    const current = ready(length);
+    const header = octets(current.size === 0 ? headerLine({ ...current, last }) : '');
+    const whole = header.length + length;
+    // The same memory for each batch: to allocate some anew, many times a second, is work for the collector.
+    if (scratch.length < whole + chainLineMax) scratch = Buffer.allocUnsafeSlow(2 * whole + chainLineMax);
+    let end = 0;
+    for (const piece of [header, ...records]) {
+      scratch.set(piece, end);
+      end += piece.length;
+    }
+    const { link, line } = seal(last, scratch.subarray(0, whole));
+    end += scratch.write(line, whole);
     current.dirty = true;
-    for (let done = 0; done < bytes.length; ) {
-      done += writeSync(current.fd, bytes, done, bytes.length - done, current.size + done);
+    for (let done = 0; done < end; ) {
+      done += writeSync(current.fd, scratch, done, end - done, current.size + done);
     }
     if (fsync) fdatasyncSync(current.fd);
     current.dirty = false;
-    current.size += bytes.length;
+    current.size += end;
     last = link;
     notes = '';
     if (followers.size === 0) return;
-    const text = records.toString();
+    const text = scratch.toString('utf8', header.length, whole);
     for (const follower of followers) follower(text);
   }
 

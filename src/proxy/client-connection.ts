@@ -254,22 +254,10 @@ export class ClientConnection implements Swept {
         return;
       }
     }
-    const host = head.host === null ? null : parseAuthority(head.host, target.scheme === 'https' ? 443 : 80);
-    if (host === null) {
-      refuse(problem('invalid_request', 'The Host field is missing or malformed.'));
-      return;
-    }
-    // The default port may stand or not; a Host without a port on another port is that port's all the same.
-    if (
-      host.host !== target.authority.host ||
-      (host.port !== target.authority.port && hasPort(head.host as string))
-    ) {
-      refuse(
-        problem(
-          'misdirected_request',
-          `This tunnel is for ${target.authority.host}. Open another one for another host.`,
-        ),
-      );
+    const refusal =
+      head.host === hostHeader(target.scheme, target.authority) ? null : hostRefusal(head.host, target);
+    if (refusal !== null) {
+      refuse(refusal);
       return;
     }
     this.#begin(head, id, target, access, path);
@@ -567,4 +555,17 @@ function same(a: Authority, b: Authority): boolean {
 
 function hasPort(host: string): boolean {
   return host.lastIndexOf(':') > host.lastIndexOf(']');
+}
+
+/** Why a tunnel's request can't name this host; null: it means the tunnel's own target. */
+function hostRefusal(text: string | null, target: Target): Problem | null {
+  const host = text === null ? null : parseAuthority(text, target.scheme === 'https' ? 443 : 80);
+  if (host === null) return problem('invalid_request', 'The Host field is missing or malformed.');
+  const { authority } = target;
+  // The default port may stand or not; a Host without a port on another port is that port's all the same.
+  if (host.host === authority.host && (host.port === authority.port || !hasPort(text as string))) return null;
+  return problem(
+    'misdirected_request',
+    `This tunnel is for ${authority.host}. Open another one for another host.`,
+  );
 }
