@@ -55,9 +55,10 @@ export async function measure(
   const standing = new Map<Subject, Running>();
   const rows: Row[] = [];
   for (const scenario of scenarios) {
-    const lanes = scenario.twoLanes ? 2 : 1;
-    const place = places.get(lanes) ?? (await openPlace(ground, lanes));
-    places.set(lanes, place);
+    const cores = scenario.lanes === undefined ? 1 : 2;
+    const shared = places.get(cores) ?? (await openPlace(ground, cores));
+    places.set(cores, shared);
+    const place = { ...shared, lanes: scenario.lanes ?? 1 };
     const turns = partakers(subjects, scenario);
     const measured: Measured[] = [];
     for (let round = 0; round < budget.rounds; round++) {
@@ -82,8 +83,8 @@ export async function measure(
   return rows;
 }
 
-function partakers(subjects: readonly Subject[], { mints, twoLanes }: Scenario): Subject[] {
-  return subjects.filter((subject) => (subject.mints || !mints) && (subject.twoLanes || !twoLanes));
+function partakers(subjects: readonly Subject[], { mints, lanes }: Scenario): Subject[] {
+  return subjects.filter((subject) => (subject.mints || !mints) && (subject.twoLanes || lanes === undefined));
 }
 
 /**
@@ -105,9 +106,12 @@ async function once(
     else standing.set(subject, running);
     const reach = running.ways.find((way) => way.leg === leg)?.reach(scenario.upstream);
     if (reach === undefined) throw new Error(`${subject.name} has no way by ${leg}`);
-    // Code is compiled and the heap has its size before anything counts. By time, as some are very slow.
-    if (scenario.fresh)
-      await load(place, running, reach, 'run', { flags: ['-c', '16', '-d', '1s'], seconds: 30 });
+    // Code is compiled and the heap has its size before anything counts. By time, as some are very slow; each lane
+    // compiles for itself.
+    if (scenario.fresh) {
+      const flags = ['-c', '16', '-d', scenario.lanes === undefined ? '1s' : '4s'];
+      await load(place, running, reach, 'run', { flags, seconds: 30 });
+    }
     return await load(place, running, reach, scenario.command, {
       query: scenario.query,
       flags: scenario.flags(budget),

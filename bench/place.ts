@@ -42,13 +42,13 @@ export async function openGround(): Promise<Ground> {
 }
 
 /**
- * Starts an upstream. One lane: the proxy has the first core to itself, upstream and load share the second. Two:
+ * Starts an upstream. One core: the proxy has the first core to itself, upstream and load share the second. Two:
  * the proxy has the first two; upstream and load have the others, or, where there are none, the same.
  */
-export async function openPlace(ground: Ground, lanes: 1 | 2): Promise<Place> {
+export async function openPlace(ground: Ground, proxyCores: 1 | 2): Promise<Place> {
   const all = cores();
   const others = all.slice(2);
-  const loadCores = lanes === 1 ? [all[1]] : others.length >= 2 ? others : all;
+  const loadCores = proxyCores === 1 ? [all[1]] : others.length >= 2 ? others : all;
   const args = ['upstream', '-certs', ground.certs, '-expect', credential];
   const upstream = start('upstream', ground.loadgen, args, { cores: loadCores.join() });
   await ready(upstream, () => upstream.stdout().endsWith('\n'));
@@ -56,8 +56,8 @@ export async function openPlace(ground: Ground, lanes: 1 | 2): Promise<Place> {
   const port = (address: string) => Number(address.split(':').at(-1));
   return {
     ...ground,
-    lanes,
-    proxyCores: all.slice(0, lanes).join(),
+    lanes: proxyCores,
+    proxyCores: all.slice(0, proxyCores).join(),
     loadCores: loadCores.join(),
     upstream: { pid: upstream.pid, tlsPort: port(tls), plainPort: port(plain) },
   };

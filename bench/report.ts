@@ -124,9 +124,9 @@ function notes({ rows, machine }: Results): string[] {
     found.push(
       `Other processes used up to ${Math.round(others * 100)} % of a core: run it again on a quiet machine.`,
     );
-  if (machine.cores < 4 && rows.some(({ scenario }) => scenario === 'lanes'))
+  if (machine.cores < 4 && rows.some(({ scenario }) => scenario === 'lane' || scenario === 'lanes'))
     found.push(
-      'With two lanes load and upstream run on the same two cores: look at CPU there, not at requests/s.',
+      'Where the proxy has two cores, load and upstream run on the same two: look at CPU there, not at requests/s, and compare two lanes with the one lane that runs so.',
     );
   if (rows.some(({ subject }) => subject === 'nginx'))
     found.push(
