@@ -61,6 +61,8 @@ export class Tunnel implements Swept {
     socket.on('close', this.#onClose);
     if (early.length > 0) this.#onData(early);
     if (!this.#done) socket.resume();
+    // Most tunnels are intercepted: the certificate is made while the client prepares its first message.
+    if (!this.#relaysTls()) lane.leaf(bareHost(authority)).catch(() => {});
   }
 
   #sniff(): void {
@@ -77,18 +79,12 @@ export class Tunnel implements Swept {
       this.#drop();
       return;
     }
-    const { host, literal } = this.#authority;
-    const vault = this.#access.vault;
     this.#lane.gate();
-    if (vault.settings.unmatched_tls === 'tunnel') {
-      const matched = vault.match(host, this.#authority.port, literal !== 0);
-      const target = { scheme: 'https' as const, authority: this.#authority };
-      // A refusal is answered inside the tunnel, with its body: only what may pass is left undecrypted.
-      if (matched === undefined && admit(vault, target, matched, this.#lane) === null) {
-        this.#relay(true);
-        return;
-      }
+    if (this.#relaysTls()) {
+      this.#relay(true);
+      return;
     }
+    const { host, literal } = this.#authority;
     // The CONNECT authority is the only target: a handshake for another name gets no certificate.
     if (hello.serverName !== null && (literal !== 0 || hello.serverName !== host)) {
       if (literal === 0 || hello.serverName !== bareHost(this.#authority)) {
@@ -101,6 +97,19 @@ export class Tunnel implements Swept {
       }
     }
     this.#intercept();
+  }
+
+  /** Whether TLS goes through undecrypted: `unmatched_tls` says so, and the policy passes it. */
+  #relaysTls(): boolean {
+    const { vault } = this.#access;
+    const { host, port, literal } = this.#authority;
+    if (vault.settings.unmatched_tls !== 'tunnel') return false;
+    const matched = vault.match(host, port, literal !== 0);
+    // A refusal is answered inside the tunnel, with its body: only what may pass is left undecrypted.
+    return (
+      matched === undefined &&
+      admit(vault, { scheme: 'https', authority: this.#authority }, matched, this.#lane) === null
+    );
   }
 
   #intercept(): void {
