@@ -77,7 +77,7 @@ export const attackMutants: readonly AttackMutant[] = [
   {
     name: 'takes the Host field’s word',
     file: 'client-connection.ts',
-    changes: [['host.host !== target.authority.host ||', '']],
+    changes: [['host.host === authority.host && (', '(']],
     seenBy: 'attacks-authority',
   },
   {

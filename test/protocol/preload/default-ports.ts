@@ -18,11 +18,14 @@ if (!isMainThread) {
   const found = [{ address: '127.0.0.1', family: 4 }];
   const lookup = (_name: string, _options: unknown, done: (error: null, all: unknown) => void) =>
     setImmediate(done, null, found);
-  const system = net.connect as (options: net.NetConnectOpts) => net.Socket;
-  const connect = (options: net.TcpNetConnectOpts) => {
+  // What net.connect and tls.connect both come to; the first brings its arguments as one list.
+  const system = net.Socket.prototype.connect as (...args: unknown[]) => net.Socket;
+  function connect(this: net.Socket, first: unknown, ...rest: unknown[]): net.Socket {
+    const options = (Array.isArray(first) ? first[0] : first) as net.TcpNetConnectOpts;
     const port = ports.get(options.port);
-    return system(port === undefined ? options : { ...options, host: '127.0.0.1', port });
-  };
+    if (port !== undefined) Object.assign(options, { host: '127.0.0.1', port });
+    return system.call(this, first, ...rest);
+  }
   Object.assign(dns, { lookup });
-  Object.assign(net, { connect });
+  Object.assign(net.Socket.prototype, { connect });
 }
