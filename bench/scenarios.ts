@@ -24,7 +24,7 @@ export interface Scenario {
   readonly fresh?: true;
   /** Only for what makes a certificate for each host. */
   readonly mints?: true;
-  /** So many lanes on two cores, where there are no more than two together with load and upstream. */
+  /** This many lanes on two cores, which load and upstream share where the machine has no two others. */
   readonly lanes?: 1 | 2;
 }
 

@@ -197,13 +197,13 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
     const whole = header.length + length;
     // The same memory for each batch: to allocate some anew, many times a second, is work for the collector.
     if (scratch.length < whole + chainLineMax) scratch = Buffer.allocUnsafeSlow(2 * whole + chainLineMax);
-    let end = 0;
+    let at = 0;
     for (const piece of [header, ...records]) {
-      scratch.set(piece, end);
-      end += piece.length;
+      scratch.set(piece, at);
+      at += piece.length;
     }
     const { link, line } = seal(last, scratch.subarray(0, whole));
-    end += scratch.write(line, whole);
+    const end = whole + scratch.write(line, whole);
     current.dirty = true;
     for (let done = 0; done < end; ) {
       done += writeSync(current.fd, scratch, done, end - done, current.size + done);

@@ -132,14 +132,11 @@ const nobody = '"vault":null,"actor":null,"label":null';
 
 function lineOf(r: RequestRecord): string {
   const keys = r.keys.length === 0 ? '' : `"${r.keys.join('","')}"`;
-  // Small whole numbers become text without arithmetic on floats.
-  const tenths = Math.round(r.milliseconds * 10);
-  const whole = Math.floor(tenths / 10);
   return (
     `{"time":"${isoTime(r.time)}","kind":"request","request_id":"${r.requestId}",` +
     `${r.access === null ? nobody : namesOf(r.access)},"method":${json(r.method)},"scheme":"${r.scheme}",` +
     `"host":${json(r.host)},"path":${json(r.path)},"service":${r.service === null ? 'null' : json(r.service)},` +
     `"keys":[${keys}],"status":${r.status},"error":${r.error === null ? 'null' : `"${r.error}"`},` +
-    `"bytes_in":${r.bytesIn},"bytes_out":${r.bytesOut},"ms":${whole}.${tenths - whole * 10}}\n`
+    `"bytes_in":${r.bytesIn},"bytes_out":${r.bytesOut},"ms":${r.milliseconds.toFixed(1)}}\n`
   );
 }

@@ -254,8 +254,7 @@ export class ClientConnection implements Swept {
         return;
       }
     }
-    const refusal =
-      head.host === hostHeader(target.scheme, target.authority) ? null : hostRefusal(head.host, target);
+    const refusal = hostRefusal(head.host, target);
     if (refusal !== null) {
       refuse(refusal);
       return;
@@ -559,9 +558,11 @@ function hasPort(host: string): boolean {
 
 /** Why a tunnel's request can't name this host; null: it means the tunnel's own target. */
 function hostRefusal(text: string | null, target: Target): Problem | null {
-  const host = text === null ? null : parseAuthority(text, target.scheme === 'https' ? 443 : 80);
+  const { scheme, authority } = target;
+  // As nearly all clients write it: nothing to parse.
+  if (text === hostHeader(scheme, authority)) return null;
+  const host = text === null ? null : parseAuthority(text, scheme === 'https' ? 443 : 80);
   if (host === null) return problem('invalid_request', 'The Host field is missing or malformed.');
-  const { authority } = target;
   // The default port may stand or not; a Host without a port on another port is that port's all the same.
   if (host.host === authority.host && (host.port === authority.port || !hasPort(text as string))) return null;
   return problem(

@@ -120,12 +120,6 @@ export class Dialler {
     const secure = target.scheme === 'https';
     let connected = false;
     let spokeFirst = false;
-    const connection: Omit<Connection, 'socket'> = {
-      onData: () => {
-        spokeFirst = true;
-        socket.destroy();
-      },
-    };
     const options = {
       host: address,
       port,
@@ -153,6 +147,13 @@ export class Dialler {
           rejectUnauthorized: true,
         })
       : net.connect(options);
+    const connection: Connection = {
+      socket,
+      onData: () => {
+        spokeFirst = true;
+        socket.destroy();
+      },
+    };
     const fail = (error: NodeJS.ErrnoException | null): void => {
       clearTimeout(timer);
       socket.removeAllListeners();
@@ -167,7 +168,7 @@ export class Dialler {
       if (socket.destroyed) return;
       socket.removeListener('error', fail);
       socket.removeListener('close', closed);
-      done(Object.assign(connection, { socket }));
+      done(connection);
     };
     const startedAt = performance.now();
     socket.once('error', fail);

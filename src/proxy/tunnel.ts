@@ -60,7 +60,8 @@ export class Tunnel implements Swept {
     socket.on('end', this.#onClose);
     socket.on('close', this.#onClose);
     if (early.length > 0) this.#onData(early);
-    if (!this.#done) socket.resume();
+    if (this.#done) return;
+    socket.resume();
     // Most tunnels are intercepted: the certificate is made while the client prepares its first message.
     if (!this.#relaysTls()) lane.leaf(bareHost(authority)).catch(() => {});
   }
@@ -104,12 +105,9 @@ export class Tunnel implements Swept {
     const { vault } = this.#access;
     const { host, port, literal } = this.#authority;
     if (vault.settings.unmatched_tls !== 'tunnel') return false;
-    const matched = vault.match(host, port, literal !== 0);
+    if (vault.match(host, port, literal !== 0) !== undefined) return false;
     // A refusal is answered inside the tunnel, with its body: only what may pass is left undecrypted.
-    return (
-      matched === undefined &&
-      admit(vault, { scheme: 'https', authority: this.#authority }, matched, this.#lane) === null
-    );
+    return admit(vault, { scheme: 'https', authority: this.#authority }, undefined, this.#lane) === null;
   }
 
   #intercept(): void {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { openTunnel, startLane, tunnelWire } from '../support/lane.ts';
 import { rawUpstream, upstreamCa } from '../support/upstream.ts';
-import { nextAnswer, nextRequest, type Wire, wireOf } from '../support/wire.ts';
+import { eventually, nextAnswer, nextRequest, type Wire, wireOf } from '../support/wire.ts';
 
 /*
  * All upstreams of a lane are read into one buffer: what one of them sends must never show up in another's answer,
@@ -25,6 +25,9 @@ const letters = ['a', 'b', 'c'];
 const get = (letter: string, fields = '') => `GET /${letter} HTTP/1.1\r\nHost: ${name}\r\n${fields}\r\n`;
 const size = 2_000_000;
 
+/** Which letter the next request asks for. */
+const asksFor = async (wire: Wire): Promise<string> => (await nextRequest(wire)).line.split(/[ /]+/)[1];
+
 for (const tls of [true, false]) {
   const over = tls ? 'TLS' : 'cleartext';
   const open = async (port: number): Promise<Wire> =>
@@ -35,12 +38,12 @@ for (const tls of [true, false]) {
     const asked = new Map<string, Wire>();
     const up = await rawUpstream(
       t,
-      async (wire) => void asked.set((await nextRequest(wire)).line.split(/[ /]+/)[1], wire),
+      async (wire) => void asked.set(await asksFor(wire), wire),
       upstreamOptions,
     );
     const clients = await Promise.all(letters.map(() => open(up.port)));
     for (const [i, letter] of letters.entries()) clients[i].send(get(letter));
-    while (asked.size < letters.length) await sleep(5);
+    await eventually(() => asked.size === letters.length, 'all requests');
     const answer = (letter: string) =>
       `HTTP/1.1 200 OK\r\nX-Letter: ${letter.repeat(50)}\r\nContent-Length: 20\r\n\r\n${letter.repeat(20)}`;
     const { length } = answer('a');
@@ -67,7 +70,7 @@ for (const tls of [true, false]) {
       const up = await rawUpstream(
         t,
         async (wire) => {
-          const letter = (await nextRequest(wire)).line.split(/[ /]+/)[1];
+          const letter = await asksFor(wire);
           wire.send(`HTTP/1.1 200 OK\r\n${head}\r\n\r\n${wrap(letter.repeat(size))}`);
           if (framing === 'to the end') wire.socket.end();
         },
@@ -92,7 +95,7 @@ for (const tls of [true, false]) {
     const up = await rawUpstream(
       t,
       async (wire) => {
-        const letter = (await nextRequest(wire)).line.split(/[ /]+/)[1];
+        const letter = await asksFor(wire);
         const switching =
           'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
         wire.send(switching + letter.repeat(1000));
