@@ -6,9 +6,10 @@ import { accept, type Problem, type Result, refuse } from './vault/problem.ts';
 import type { By } from './vault/protocol.ts';
 import { backdatedMs, createLeaf, leafLifetimeMs, openRoot, type Root } from './x509.ts';
 
-/** A certificate that was minted: PEM, and the end of its life in milliseconds since the epoch. */
+/** A certificate that was minted: PEM, and its life in milliseconds since the epoch. */
 interface Leaf {
   readonly certPem: string;
+  readonly notBefore: number;
   readonly notAfter: number;
   /** Its first word becomes 1 when another root signs from then on: clients may not trust this one any longer. */
   readonly retired: SharedArrayBuffer;
@@ -110,7 +111,7 @@ export function caActor(options: CaOptions): ActorSpec<CaProtocol> {
         function create(): Leaf {
           const [host, ...extraNames] = names;
           const certPem = createLeaf({ root, key, host, extraNames, now });
-          return { certPem, notAfter: now + leafLifetimeMs, retired };
+          return { certPem, notBefore: now - backdatedMs, notAfter: now + leafLifetimeMs, retired };
         }
       }
 
@@ -165,8 +166,7 @@ export function caActor(options: CaOptions): ActorSpec<CaProtocol> {
   };
 }
 
-/** Far more life left than a leaf ever gets means that the clock was set back, and that it isn't valid yet. */
-function isFresh(leaf: Leaf, now: number): boolean {
-  const left = leaf.notAfter - now;
-  return left >= renewBelowMs && left <= leafLifetimeMs + backdatedMs;
+/** One that isn't valid yet is no use either: the clock was set back. */
+function isFresh({ notBefore, notAfter }: Leaf, now: number): boolean {
+  return now >= notBefore && notAfter - now >= renewBelowMs;
 }

@@ -20,8 +20,11 @@ type Asn1 = forge.asn1.Asn1;
 const { asn1 } = forge;
 const { Class, Type } = asn1;
 
-/** Clients' clocks run behind: what is valid from this instant on would be refused by some of them. */
-export const backdatedMs = 5 * 60_000;
+/**
+ * Clocks run behind, the clients' and, where it is set back, the broker's own: what is valid only from this instant on
+ * would be refused then. A week, since a clock that is wrong by days is not rare (a machine that slept, a restored image).
+ */
+export const backdatedMs = 7 * 24 * 3_600_000;
 export const leafLifetimeMs = 24 * 3_600_000;
 const rootYears = 10;
 
@@ -62,7 +65,7 @@ const ids = {
 } as const;
 
 /** keyUsage is a BIT STRING of named bits: trailing zero bits are counted as unused (X.690, 11.2.2). */
-const caUsage = extension(ids.keyUsage, true, primitive(Type.BITSTRING, '\x01\x06'));
+const caUsage = extension(ids.keyUsage, true, primitive(Type.BITSTRING, '\x02\x04'));
 const leafUsage = extension(ids.keyUsage, true, primitive(Type.BITSTRING, '\x07\x80'));
 const caConstraints = extension(
   ids.basicConstraints,
@@ -91,7 +94,7 @@ function serial(random: (size: number) => Uint8Array): Asn1 {
   return primitive(Type.INTEGER, latin1(bytes));
 }
 
-/** Signs a certificate, valid from shortly before `now`, for the key whose point is given; PEM. */
+/** Signs a certificate, valid from well before `now`, for the key whose point is given; PEM. */
 function certificate(
   signer: { key: KeyObject; subject: Asn1 },
   body: { serial: Asn1; subject: Asn1; now: number; notAfter: number; point: string; extensions: Asn1[] },
@@ -216,7 +219,7 @@ function generalName(host: string): Asn1 {
 }
 
 /**
- * A server certificate for one host, PEM, valid from 5 minutes ago to 24 hours from now.
+ * A server certificate for one host, PEM, valid from a week ago to 24 hours from now.
  * @param options.host a name, an IPv4 address, or an IPv6 address without brackets.
  * @param options.extraNames further names and addresses, for a listener that is reached by several.
  * @param options.now milliseconds since the epoch.

@@ -6,13 +6,16 @@ import { ciphers } from '../proxy/tls-parameters.ts';
 
 interface Leaf {
   readonly context: tls.SecureContext;
+  /** Wall clock, ms: where it stands outside of these, after a while or because it was set, another leaf is asked for. */
+  readonly notBefore: number;
   readonly renewAt: number;
   /** Its first word is 1 once another root signs. */
   readonly retired: Int32Array;
 }
 
-function isGood({ renewAt, retired }: Leaf): boolean {
-  return Date.now() < renewAt && Atomics.load(retired, 0) === 0;
+function isGood({ notBefore, renewAt, retired }: Leaf): boolean {
+  const now = Date.now();
+  return now >= notBefore && now < renewAt && Atomics.load(retired, 0) === 0;
 }
 
 /** Contexts that a lane keeps; each holds a parsed certificate and OpenSSL's own state. */
@@ -82,9 +85,9 @@ export class Leaves {
     return leaf.context;
   }
 
-  #made({ certPem, notAfter, retired }: CaProtocol['leaf']['out'], id: string): Leaf {
+  #made({ certPem, notBefore, notAfter, retired }: CaProtocol['leaf']['out'], id: string): Leaf {
     const context = serverContext(this.#keyPem, certPem, this.#ticketKeys, id);
-    return { context, renewAt: notAfter - renewBefore, retired: new Int32Array(retired) };
+    return { context, notBefore, renewAt: notAfter - renewBefore, retired: new Int32Array(retired) };
   }
 }
 

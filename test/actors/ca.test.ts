@@ -48,7 +48,7 @@ async function describe(certPem: string): Promise<string> {
 t.test('the root may sign leaves and nothing that signs', async (t) => {
   const text = await describe(pem.certPem);
   t.match(text, 'X509v3 Basic Constraints: critical CA:TRUE, pathlen:0');
-  t.match(text, 'X509v3 Key Usage: critical Certificate Sign, CRL Sign');
+  t.match(text, 'X509v3 Key Usage: critical Certificate Sign X509v3 ');
   t.match(text, 'X509v3 Subject Key Identifier');
   t.match(text, 'NIST CURVE: P-256');
   const { validFromDate, validToDate } = new X509Certificate(pem.certPem);
@@ -66,7 +66,7 @@ t.test('a leaf is for one server, for a day', async (t) => {
   const cert = new X509Certificate(leaf('api.example.com', [], now));
   t.notOk(cert.ca);
   t.equal(cert.subject, 'CN=api.example.com');
-  t.ok(Math.abs(cert.validFromDate.getTime() - (now - 5 * 60_000)) < 1000, 'from five minutes ago');
+  t.ok(Math.abs(cert.validFromDate.getTime() - (now - 7 * 24 * hour)) < 1000, 'from a week ago');
   t.ok(Math.abs(cert.validToDate.getTime() - (now + 24 * hour)) < 1000, 'for 24 hours');
   t.ok(cert.verify(new X509Certificate(pem.certPem).publicKey));
   t.not(cert.serialNumber, new X509Certificate(leaf('api.example.com', [], now)).serialNumber);
@@ -175,7 +175,7 @@ t.test('dates from 2050 on are written out', async (t) => {
   const now = Date.UTC(2041, 5, 1);
   const { certPem, keyPem } = createRoot({ commonName: 'Late root', now });
   const { validFromDate, validToDate } = new X509Certificate(certPem);
-  t.equal(validFromDate.toISOString(), '2041-05-31T23:55:00.000Z');
+  t.equal(validFromDate.toISOString(), '2041-05-25T00:00:00.000Z');
   t.equal(validToDate.toISOString(), '2051-06-01T00:00:00.000Z');
   const late = openRoot({ certPem, keyPem });
   const cert = new X509Certificate(
@@ -236,7 +236,7 @@ t.test('the ca actor', async (t) => {
 });
 
 t.test('a clock set back makes the ca actor mint what is valid now', async (t) => {
-  let ahead = 48 * hour;
+  let ahead = 8 * 24 * hour;
   const system = createSystem({ clock: { ...systemClock, now: () => Date.now() + ahead } });
   t.teardown(() => system.stop());
   const ca = system.spawn(caActor({ root: pem, leafKey: { privatePem } }));

@@ -1,3 +1,4 @@
+import type { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
 import { networkInterfaces } from 'node:os';
@@ -53,7 +54,7 @@ t.test('upstreams whose certificate does not hold: 502, and not one byte of a re
   const stranger = createAuthority('stranger');
   const cases: [what: string, options: tls.TlsOptions][] = [
     ['expired', upstreamCa.issue([name], Date.now() - 3 * 86_400_000)],
-    ['not valid yet', upstreamCa.issue([name], Date.now() + 86_400_000)],
+    ['not valid yet', upstreamCa.issue([name], Date.now() + 8 * 86_400_000)],
     ['of another name', upstreamCa.issue(['other.test'])],
     ['of another address', { ...upstreamCa.issue(['127.0.0.2', '::1']) }],
     ['of another name, TLS 1.2', { ...upstreamCa.issue(['other.test']), maxVersion: 'TLSv1.2' }],
@@ -183,6 +184,32 @@ t.test('the proxy port itself: TLS 1.2 or later, its own certificate', async (t)
   });
   const [error] = await once(old, 'error');
   t.match(error.code, /PROTOCOL_VERSION/);
+});
+
+t.test('a clock that is set back or forward: certificates that are valid then', async (t) => {
+  const vaults = { v1: vault };
+  const clocked = await startLane(vaults, { upstreamCa: [upstreamCa.certPem] });
+  t.teardown(() => clocked.stop());
+  const certificates = async () => {
+    // OpenSSL looks at the machine's clock, which isn't what is set here.
+    const unverified = { rejectUnauthorized: false };
+    const outer = tls.connect({ socket: await openProxy(clocked), ...unverified });
+    await once(outer, 'secureConnect');
+    const inner = await openTlsTunnel(clocked, 'v1', `${name}:443`, { tls: unverified });
+    return [outer, inner].map((socket) => socket.getPeerX509Certificate() as X509Certificate);
+  };
+  const holds = (found: X509Certificate[], now: number) =>
+    found.every(({ validFromDate, validToDate }) => +validFromDate <= now && now < +validToDate);
+
+  const real = Date.now;
+  t.teardown(() => {
+    Date.now = real;
+  });
+  for (const days of [-2, 2, -9, 0]) {
+    t.ok(holds(await certificates(), Date.now()), 'before');
+    Date.now = () => real() + days * 86_400_000;
+    await eventually(async () => holds(await certificates(), Date.now()), `valid ${days} days from now`);
+  }
 });
 
 t.test('a tunnel in TLS in a TLS-wrapped proxy connection', async (t) => {

@@ -181,8 +181,12 @@ export async function nextAnswer(wire: Wire, toHead = false): Promise<Answer> {
 }
 
 /** Waits until something is so. */
-export async function eventually(condition: () => boolean, what: string, ms = patienceMs): Promise<void> {
-  for (const end = performance.now() + ms; !condition(); ) {
+export async function eventually(
+  condition: () => boolean | Promise<boolean>,
+  what: string,
+  ms = patienceMs,
+): Promise<void> {
+  for (const end = performance.now() + ms; !(await condition()); ) {
     if (performance.now() > end) throw new Error(`waited in vain: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
