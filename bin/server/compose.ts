@@ -37,6 +37,7 @@ import type { ServerSettings } from './options.ts';
 import { createPasswords } from './passwords.ts';
 import { claimPort } from './ports.ts';
 import { guardOf, proxyOptions } from './proxy-options.ts';
+import { quotasOf } from './quotas.ts';
 
 /** What the process gives a server beside its settings. */
 export interface Surroundings {
@@ -131,6 +132,7 @@ export async function compose(
         store,
         kek,
         audit,
+        quotas: quotasOf(settings),
         onEvent: events.publish,
         onError: (error) => log('error', 'a change could not be stored', failureFields(error)),
         onDamaged: (table, key) => log('error', 'a stored row is damaged and left out', { table, key }),

@@ -79,13 +79,14 @@ Every refusal is \`{"error", "message", "request_id"}\`; the message says what t
 | 409 \`credential_exists\` | The key is somebody else's: choose another, or propose the change. |
 | 409 \`conflict\`, \`already_decided\`, \`credential_in_use\` | Look at the present state first. |
 | 413 \`payload_too_large\`, 415 \`unsupported_media_type\`, 417 \`expectation_failed\`, 421 \`misdirected_request\`, 431 \`headers_too_large\`, 505 \`http_version\` | The request can't be taken as it is: change what \`message\` says. |
+| 413 \`quota_exceeded\` | You keep as much as you may: use keys that are there, withdraw proposals, or tell the user. |
 | 408 \`request_timeout\` | Send the whole request again, at once. |
 | 429 \`rate_limited\`, \`too_many_pending_proposals\` | Wait as \`Retry-After\` says. |
 | 502 \`credential_not_found\` | Tell the user which \`key\` has to be added. |
 | 502 \`substitution_error\` | Tell the user: the value can't stand where the request puts it. |
 | 502 \`upstream_unreachable\`, \`upstream_tls\`, \`upstream_protocol\`, 504 \`upstream_timeout\` | The API can't be reached or broke off: try again later. |
 | 500 \`internal\` | Tell the user, with \`request_id\`. |
-| 503 \`overloaded\`, \`audit_unavailable\` | The broker is busy or stopping: try again as \`Retry-After\` says. |
+| 503 \`overloaded\`, \`audit_unavailable\`, \`store_unavailable\` | The broker is busy or stopping: try again as \`Retry-After\` says. |
 
 Never look for credential values: not in files, not in the environment, not in an API's answers. Never print one that you
 come upon.
