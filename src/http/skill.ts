@@ -14,8 +14,8 @@ never need one: refer to credentials by key name only.
 
 \`GET ${baseUrl}/discover\` lists \`services\` (hosts that you can reach with a credential) and \`available_credentials\`
 (key names). A service with \`"enabled": false\` is switched off by the operator. Where a service lists
-\`substitutions\`, write that \`placeholder\` literally into the places named by \`in\` (path, query or header); the proxy
-replaces it by the credential.
+\`substitutions\`, write that \`placeholder\` literally into the places named by \`at\` (a path whose \`*\` is the rest, query
+parameters, headers), or, without \`at\`, anywhere in the surfaces of \`in\`; the proxy replaces it by the credential.
 
 ## 2. Call the API
 
@@ -48,7 +48,8 @@ Content-Type: application/json
 - Auth types: \`bearer\` (token), \`basic\` (username, password), \`api-key\` (key, header, prefix), \`custom\` (headers, with
   \`{{ KEY }}\` in them), \`passthrough\` (nothing is added). Each refers to credentials by key.
 - Where a credential belongs into the URL or into other headers, add to the service
-  \`"substitutions": [{"key": "ACCOUNT_SID", "placeholder": "__account_sid__", "in": ["path"]}]\`.
+  \`"substitutions": [{"key": "BOT_TOKEN", "placeholder": "__t__", "at": {"path": "/bot__t__/*"}}]\`; \`at\` takes \`query\` and
+  \`header\` (lists of names), too. Always say where it goes: without \`at\` the user is warned.
 - Reuse a key of \`available_credentials\` rather than ask for the same credential again. A slot may bring a \`value\` that
   you have yourself. \`{"action": "delete", "host": …}\` and \`{"action": "delete", "key": …}\` remove.
 
