@@ -1,4 +1,3 @@
-import { X509Certificate } from 'node:crypto';
 import net from 'node:net';
 import tls from 'node:tls';
 import type { Authority } from '../actors/vault/authority.ts';
@@ -7,6 +6,7 @@ import { outOfDescriptors } from './descriptors.ts';
 import type { Lookups } from './lookups.ts';
 import type { Netguard } from './netguard.ts';
 import type { Target } from './plan.ts';
+import { identityError } from './server-identity.ts';
 import { alpnHttp1 } from './tls-parameters.ts';
 
 /** Addresses that were vetted together: only these may be dialled for the name they came from. */
@@ -139,8 +139,7 @@ export class Dialler {
           secureContext: this.#options.secureContext,
           // RFC 6066 3: an address is never a server name; it is verified as the host all the same.
           servername: literal === 0 ? name : '',
-          checkServerIdentity: (_, certificate) =>
-            literal === 0 ? tls.checkServerIdentity(name, certificate) : addressError(name, certificate),
+          checkServerIdentity: (_, certificate) => identityError(name, literal !== 0, certificate),
           ALPNProtocols: alpnHttp1,
           session: this.#sessions.get(sessionKey),
           // Said outright: the default can be turned off by an environment variable.
@@ -213,12 +212,6 @@ export class Dialler {
     if (this.#sessions.size > maxRemembered)
       this.#sessions.delete(this.#sessions.keys().next().value as string);
   }
-}
-
-/** RFC 9110 4.3.5: an address is held against the iPAddress names only. node's own check knows no IPv6 address. */
-function addressError(address: string, certificate: tls.PeerCertificate): Error | undefined {
-  if (new X509Certificate(certificate.raw).checkIP(address) !== undefined) return undefined;
-  return new Error('the certificate is for other addresses');
 }
 
 /** Fixed texts: what a library says of an error may hold addresses or names that are not the agent's to see. */

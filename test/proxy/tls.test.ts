@@ -4,6 +4,7 @@ import net from 'node:net';
 import { networkInterfaces } from 'node:os';
 import tls from 'node:tls';
 import t, { type Test } from 'tap';
+import { oddCertificate } from '../support/certificate.ts';
 import { openProxy, openTlsTunnel, openTunnel, proxyAuth, startLane, tunnelWire } from '../support/lane.ts';
 import {
   anyName,
@@ -58,6 +59,20 @@ t.test('upstreams whose certificate does not hold: 502, and not one byte of a re
     ['of another name', upstreamCa.issue(['other.test'])],
     ['of another address', { ...upstreamCa.issue(['127.0.0.2', '::1']) }],
     ['of another name, TLS 1.2', { ...upstreamCa.issue(['other.test']), maxVersion: 'TLSv1.2' }],
+    ['with the name as its common name only', oddCertificate(upstreamCa, 'upstream root', name)],
+    [
+      'with the name as its common name, beside an address',
+      oddCertificate(upstreamCa, 'upstream root', name, [[7, Buffer.from([127, 0, 0, 1])]]),
+    ],
+    [
+      'with the name as its common name, beside a mail address',
+      oddCertificate(upstreamCa, 'upstream root', name, [[1, name]]),
+    ],
+    [
+      'with names that can’t be read',
+      oddCertificate(upstreamCa, 'upstream root', name, [[2, `x", DNS:${name}`]]),
+    ],
+    ['a wildcard that is a part of a label', upstreamCa.issue(['ap*.good.test'])],
     ['by an unknown authority', stranger.issue([name])],
     ['by the broker’s own authority’s look-alike', createAuthority('test root').issue([name])],
     ['a wildcard two levels up', upstreamCa.issue(['*.test'])],
@@ -77,6 +92,13 @@ t.test('upstreams whose certificate does not hold: 502, and not one byte of a re
       client.close();
     }
     t.equal(up.wires.map((wire) => wire.all).join(''), '', `${what}: nothing was sent`);
+  }
+  for (const named of ['127.0.0.1', 'IP Address:127.0.0.1']) {
+    const up = await upstream(t, { tls: oddCertificate(upstreamCa, 'upstream root', named, [[2, named]]) });
+    const client = await tunnelWire(at, 'v1', `127.0.0.1:${up.port}`);
+    client.send(get('127.0.0.1'));
+    t.equal((await nextAnswer(client)).json.error, 'upstream_tls', 'an address as a name, or as the subject');
+    t.equal(up.wires.map((wire) => wire.all).join(''), '');
   }
   const plain = await rawUpstream(t, (wire) => wire.send('HTTP/1.1 400 Bad Request\r\n\r\n'), { tls: false });
   const client = await tunnelWire(at, 'v1', `${name}:${plain.port}`);
@@ -110,6 +132,15 @@ t.test('upstreams whose certificate holds', async (t) => {
   for (const [what, host, options] of [
     ['an exact name', name, upstreamCa.issue([name])],
     ['a wildcard of one level', name, upstreamCa.issue(['*.good.test'])],
+    [
+      'a name beside others, and another subject',
+      name,
+      oddCertificate(upstreamCa, 'upstream root', 'other', [
+        [1, 'mail@other.test'],
+        [2, 'a*.good.test'],
+        [2, name],
+      ]),
+    ],
     ['an address', '127.0.0.1', upstreamCa.issue(['127.0.0.1'])],
     ['an IPv6 address', '[::1]', upstreamCa.issue(['::1'])],
     ['TLS 1.2 only', name, { ...anyName, maxVersion: 'TLSv1.2' }],
