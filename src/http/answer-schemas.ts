@@ -4,7 +4,6 @@ import {
   list,
   named,
   object,
-  places,
   proposalParts,
   type Schema,
   service,
@@ -41,9 +40,7 @@ function whole(properties: Readonly<Record<string, Schema>>, optional: readonly 
 
 export const status = named('Status', whole({ status: { type: 'string', const: 'ok' } }));
 
-const shownSubstitutions = list(
-  whole({ placeholder: text(), in: list({ type: 'string', enum: surfaces }), at: places }, ['at']),
-);
+const shownSubstitutions = list(whole({ placeholder: text(), in: list({ type: 'string', enum: surfaces }) }));
 
 export const discovery = named(
   'Discovery',

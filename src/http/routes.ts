@@ -30,7 +30,8 @@ export interface FrontParts extends FrontOptions {
   readonly baseUrl: string;
   readonly held: Held;
   readonly browser: Browser;
-  readonly history: History;
+  /** Absent: there are no figures. */
+  readonly history?: History;
 }
 
 /** Every route of the API and its pages. */

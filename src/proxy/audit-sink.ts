@@ -18,6 +18,8 @@ export interface RequestRecord {
   readonly status: number;
   /** The broker's error code, or what ended the exchange early; null where all went well. */
   readonly error: string | null;
+  /** How often the request was sent upstream; absent: once at most. */
+  readonly attempts?: number;
   /** Body bytes from and to the client. */
   readonly bytesIn: number;
   readonly bytesOut: number;
@@ -131,12 +133,13 @@ function namesOf(access: Access): string {
 const nobody = '"vault":null,"actor":null,"label":null';
 
 function lineOf(r: RequestRecord): string {
+  const attempts = r.attempts !== undefined && r.attempts > 1 ? `"attempts":${r.attempts},` : '';
   const keys = r.keys.length === 0 ? '' : `"${r.keys.join('","')}"`;
   return (
     `{"time":"${isoTime(r.time)}","kind":"request","request_id":"${r.requestId}",` +
     `${r.access === null ? nobody : namesOf(r.access)},"method":${json(r.method)},"scheme":"${r.scheme}",` +
     `"host":${json(r.host)},"path":${json(r.path)},"service":${r.service === null ? 'null' : json(r.service)},` +
-    `"keys":[${keys}],"status":${r.status},"error":${r.error === null ? 'null' : `"${r.error}"`},` +
+    `"keys":[${keys}],"status":${r.status},"error":${r.error === null ? 'null' : `"${r.error}"`},${attempts}` +
     `"bytes_in":${r.bytesIn},"bytes_out":${r.bytesOut},"ms":${r.milliseconds.toFixed(1)}}\n`
   );
 }

@@ -3,7 +3,7 @@ import { type Problem, problem, statusOf } from '../actors/vault/problem.ts';
 import { Accumulator } from './accumulator.ts';
 import { BodyReader, bodyState, join, lastChunk } from './body.ts';
 import type { ClientConnection } from './client-connection.ts';
-import { role } from './fields.ts';
+import { isReserved, role } from './fields.ts';
 import {
   chunked,
   maxHeadBytes,
@@ -14,9 +14,11 @@ import {
 } from './head.ts';
 import { canBeHead } from './head-prefix.ts';
 import type { Access, SessionEntry } from './lane-state.ts';
+import { definesBody, isIdempotent } from './methods.ts';
 import { admit, type Plan, passingTrailers, plan, type Target } from './plan.ts';
 import { Relay } from './relay.ts';
 import { type Upstream, type UpstreamUser, upstreamKey } from './upstreams.ts';
+import { acceptsWebSocket, webSocketKey } from './websocket.ts';
 
 /** More interim answers than this before the final one are an upstream gone wrong. */
 const maxInterim = 32;
@@ -24,6 +26,8 @@ const headEnd = Buffer.from('\r\n\r\n');
 /** Says that an answer is the broker's own: no upstream may say so. */
 const brokerErrorField = 'x-broker-error';
 const keptBack: ReadonlySet<string> = new Set([brokerErrorField]);
+/** No second delivery can be ruled out, nor can the first. */
+const unknownOutcome = 'Whether it acted on the request is not known.';
 
 const phase = { waiting: 0, head: 1, body: 2, done: 3 } as const;
 
@@ -44,6 +48,10 @@ export class Exchange implements UpstreamUser {
   #plan: Plan | null = null;
   #service: string | null = null;
   #upstream: Upstream | null = null;
+  /** The upstream connection had served a request before this one. */
+  #reused = false;
+  /** How often the request was sent, or was about to be. */
+  #attempts = 1;
   #cancelDial: (() => void) | null = null;
   #phase: number = phase.waiting;
 
@@ -126,26 +134,50 @@ export class Exchange implements UpstreamUser {
       this.refuse(refused);
       return;
     }
-    const key = upstreamKey(vault.id, this.#target);
-    const idle = this.#client.lane.upstreams.take(key);
-    if (idle !== null) {
-      if (this.#decide()) this.#send(idle);
-      else idle.release(-1);
-      return;
-    }
+    const idle = this.#client.lane.upstreams.take(this.#access.session, upstreamKey(vault.id, this.#target));
+    if (idle === null) this.#connect();
+    else if (this.#decide()) {
+      this.#reused = true;
+      this.#send(idle);
+    } else idle.putBack();
+  }
+
+  /** Gets a new connection. What was decided before it is there is decided again once it is. */
+  #connect(): void {
+    const { session, vault } = this.#access;
+    const { upstreams } = this.#client.lane;
     this.#client.setDeadline(Number.POSITIVE_INFINITY);
-    this.#client.lane.upstreams.dialler.resolve(this.#access.session, authority, (vetted) => {
+    upstreams.dialler.resolve(session, this.#target.authority, (vetted) => {
       if (this.#finished) return;
-      if ('code' in vetted) this.refuse(vetted);
+      if ('code' in vetted) this.#unreached(vetted);
       else if (this.#decide()) {
-        this.#cancelDial = this.#client.lane.upstreams.open(key, this.#target, vetted, (result) => {
+        const key = upstreamKey(vault.id, this.#target);
+        this.#cancelDial = upstreams.open(session, key, this.#target, vetted, (result) => {
           this.#cancelDial = null;
-          if ('code' in result) this.refuse(result);
-          else if (this.#finished) result.destroy();
-          else this.#send(result);
+          if ('code' in result) this.#unreached(result);
+          else if (!this.#finished && this.#decide()) this.#send(result);
+          else result.destroy();
         });
       }
     });
+  }
+
+  #unreached(why: Problem): void {
+    this.refuse(this.#attempts === 1 ? why : { ...why, message: `${why.message} ${unknownOutcome}` });
+  }
+
+  /**
+   * A server may close a kept connection as the next request arrives. What comes to the same if it is done twice, has no
+   * body and got no byte of an answer is sent once more, on a new connection (RFC 9110 9.2.2). false: it may not be.
+   */
+  #sendAgain(): boolean {
+    if (!this.#reused || this.#headBytes !== null || this.#interim > 0) return false;
+    if (this.#head.bodyLength !== 0 || !isIdempotent(this.#head.method)) return false;
+    this.#reused = false;
+    this.#attempts++;
+    this.#phase = phase.waiting;
+    this.#connect();
+    return true;
   }
 
   /** Makes the plan from the state as it is now; false where it refused. */
@@ -178,6 +210,15 @@ export class Exchange implements UpstreamUser {
         });
       }
       this.refuse(decided.refusal);
+      return false;
+    }
+    if (this.#head.websocket && webSocketKey(this.#head) === null) {
+      this.refuse(
+        problem(
+          'invalid_request',
+          'A WebSocket handshake has one Sec-WebSocket-Key: 16 random bytes in base64.',
+        ),
+      );
       return false;
     }
     this.#plan = decided;
@@ -327,8 +368,16 @@ export class Exchange implements UpstreamUser {
 
   #onAnswer(head: ResponseHead, bytes: Buffer, at: number): void {
     if (head.status === 101) {
-      if (!this.#head.websocket || head.upgradeTo !== 'websocket') this.#brokenAnswer();
+      const key = this.#head.websocket && head.upgradeTo === 'websocket' ? webSocketKey(this.#head) : null;
+      if (key === null || !acceptsWebSocket(head, key)) this.#brokenAnswer();
       else this.#upgrade(head, bytes.subarray(at));
+      return;
+    }
+    if (head.status === 407) {
+      // The client would take it for the broker's, and show its token to whoever asks for one.
+      this.#brokenAnswer(
+        'The upstream host asked for proxy credentials, as only a proxy may; its answer was dropped.',
+      );
       return;
     }
     this.#answer = head;
@@ -338,7 +387,11 @@ export class Exchange implements UpstreamUser {
     this.#response = new BodyReader(bodiless ? 0 : head.bodyLength);
     // A 204 that announces a body may send one all the same: the next answer would begin with it.
     const doubtful = head.status === 204 && head.framed && head.bodyLength !== 0;
-    this.#reusable = head.keepAlive && !doubtful && (bodiless || head.bodyLength !== untilClose);
+    this.#reusable =
+      head.keepAlive &&
+      !doubtful &&
+      (bodiless || head.bodyLength !== untilClose) &&
+      (this.#head.bodyLength === 0 || this.#bodyWasRead(head.status));
     let text = answerLine(head) + answerFields(head);
     if (head.framed && head.bodyLength >= 0) {
       // RFC 9110 8.6: a 204 carries none.
@@ -354,6 +407,19 @@ export class Exchange implements UpstreamUser {
     if (this.#client.lane.draining) this.#keepClient = false;
     if (!this.#keepClient) text += 'Connection: close\r\n';
     this.#relayResponse(`${text}\r\n`, bytes, at);
+  }
+
+  /**
+   * Whether the upstream can be trusted to have read the request's body. Where it is done without it (the method
+   * defines none, the answer is early, or none of success), it may take the body for the next request.
+   */
+  #bodyWasRead(status: number): boolean {
+    return (
+      status < 300 &&
+      definesBody(this.#head.method) &&
+      this.requestComplete &&
+      this.#upstream?.socket.writableLength === 0
+    );
   }
 
   /** Sends on what `chunk` holds of the answer's body, behind `head`. */
@@ -454,19 +520,19 @@ export class Exchange implements UpstreamUser {
     this.#dropUpstream();
     if (this.#phase === phase.body) this.#truncated();
     else if (this.#headBytes !== null && this.#headBytes.length > 0) this.#brokenAnswer();
-    else {
+    else if (this.#phase !== phase.head || !this.#sendAgain()) {
       this.refuse(
         problem(
           'upstream_unreachable',
-          `${this.#target.authority.host} closed the connection without an answer. Whether it acted on the request is not known.`,
+          `${this.#target.authority.host} closed the connection without an answer. ${unknownOutcome}`,
         ),
       );
     }
   }
 
-  #brokenAnswer(): void {
+  #brokenAnswer(message?: string): void {
     this.#dropUpstream();
-    this.refuse(problem('upstream_protocol'));
+    this.refuse(problem('upstream_protocol', message));
   }
 
   /** The answer broke off: the client must not take what it has for the whole. */
@@ -569,7 +635,7 @@ export class Exchange implements UpstreamUser {
       this.refuse(
         problem(
           'upstream_timeout',
-          `${this.#target.authority.host} did not answer in time. Whether it acted is not known.`,
+          `${this.#target.authority.host} did not answer in time. ${unknownOutcome}`,
         ),
       );
     }
@@ -596,6 +662,7 @@ export class Exchange implements UpstreamUser {
       keys: this.#plan?.keys ?? [],
       status: this.#status,
       error,
+      attempts: this.#attempts,
       bytesIn: this.#request.bytes,
       bytesOut: this.#response?.bytes ?? this.#bytesRelayed,
       milliseconds: performance.now() - this.#startedAt,
@@ -622,6 +689,8 @@ function answerFields(head: ResponseHead): string {
     )
       continue;
     if (name.lower === brokerErrorField || head.nominated?.includes(name.lower)) continue;
+    // `X_Broker_Error` is `X-Broker-Error` to a CGI-like reader.
+    if (name.alias !== null && (name.alias === brokerErrorField || isReserved(name.alias))) continue;
     text += `${name.name}: ${head.values[i]}\r\n`;
   }
   return text;

@@ -34,6 +34,9 @@ const roles = new Map<string, FieldRole>([
   ['connection', role.connection],
   ['keep-alive', role.keepAlive],
   ['proxy-authenticate', role.hopByHop],
+  // What only a proxy on the way says (RFC 9110 11.7.3, RFC 9209): upstreams don't speak for this one.
+  ['proxy-authentication-info', role.hopByHop],
+  ['proxy-status', role.hopByHop],
   ['proxy-authorization', role.proxyAuthorization],
   ['proxy-connection', role.hopByHop],
   ['te', role.hopByHop],

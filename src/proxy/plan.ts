@@ -6,6 +6,7 @@ import type { Fields, RequestHead } from './head.ts';
 import { maxHeadBytes } from './head.ts';
 import { isFieldValue, type Rendered, render } from './inject.ts';
 import type { ServiceEntry, VaultEntry } from './lane-state.ts';
+import { showsRequest } from './methods.ts';
 import type { Substituted, Substituter } from './substitute.ts';
 
 /** Where a request goes. The authority of the CONNECT, or of the absolute form, is the only target. */
@@ -115,9 +116,9 @@ export function plan(
   const service = matched.service.host;
   const rendered = renderedOf(vault, matched);
   if (rendered.problem !== null) return { refusal: rendered.problem, service };
-  if (head.method === 'TRACE' && injects(matched)) {
+  if (showsRequest(head.method) && injects(matched)) {
     return {
-      refusal: problem('method_not_allowed', 'TRACE would show the credential; it is refused here.'),
+      refusal: problem('method_not_allowed', `${head.method} would show the credential; it is refused here.`),
       service,
     };
   }

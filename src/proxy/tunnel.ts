@@ -198,6 +198,7 @@ export class Tunnel implements Swept {
         }
         const plain = { scheme: 'http' as const, authority };
         lane.upstreams.open(
+          session,
           `${upstreamKey(vault.id, plain)} relay`,
           plain,
           vetted,

@@ -1,6 +1,7 @@
 import type net from 'node:net';
 import type { Problem } from '../actors/vault/problem.ts';
 import type { Connection, Dialler, Vetted } from './dial.ts';
+import type { SessionEntry } from './lane-state.ts';
 import type { Meters } from './meters.ts';
 import type { Target } from './plan.ts';
 import type { Sweeper, Swept } from './sweep.ts';
@@ -19,21 +20,41 @@ export interface UpstreamUser {
 /** An idle connection is kept this long where the upstream does not say, in ms. */
 const defaultIdleMs = 15_000;
 const maxIdleMs = 120_000;
-const maxIdlePerOrigin = 256;
+/** Idle connections that one session may hold in a lane, and all sessions together: the oldest go first. */
+const maxIdleOfOne = 256;
+const maxIdle = 1024;
 
-/** One verified connection to an upstream; used by one exchange at a time. */
+/** What one session has open to one origin. */
+interface Origin {
+  readonly key: string;
+  readonly owner: Owner;
+  /** Those that nobody uses, the one used last at the end. */
+  readonly idle: Upstream[];
+  /** All of them, used or not. */
+  open: number;
+}
+
+/** One session: nobody else ever gets a connection of its. */
+interface Owner {
+  readonly session: SessionEntry;
+  readonly origins: Map<string, Origin>;
+  idle: number;
+}
+
+/** One verified connection to an upstream; used by one exchange at a time, and by one session only. */
 export class Upstream implements Swept {
   readonly socket: net.Socket;
-  readonly key: string;
+  readonly origin: Origin;
   deadline = Number.POSITIVE_INFINITY;
-  readonly session = null;
   user: UpstreamUser | null = null;
   readonly #pool: Upstreams;
+  /** How long it may be idle, in ms, by what its upstream said last. */
+  #idleMs = defaultIdleMs;
 
-  constructor(connection: Connection, key: string, pool: Upstreams) {
+  constructor(connection: Connection, origin: Origin, pool: Upstreams) {
     const { socket } = connection;
     this.socket = socket;
-    this.key = key;
+    this.origin = origin;
     this.#pool = pool;
     reportWriteErrorsLate(socket);
     connection.onData = (chunk) => {
@@ -56,19 +77,28 @@ export class Upstream implements Swept {
     socket.resume();
   }
 
+  get session(): SessionEntry {
+    return this.origin.owner.session;
+  }
+
   get usable(): boolean {
     return this.socket.writable && !this.socket.readableEnded && !this.socket.destroyed;
   }
 
   /** Gives it back for the next exchange. `idleSeconds`: the upstream's own hint, or -1. */
   release(idleSeconds: number): void {
+    // A second before the upstream's own limit: a request that crosses its FIN would be lost.
+    this.#idleMs = idleSeconds < 0 ? defaultIdleMs : Math.min(maxIdleMs, (idleSeconds - 1) * 1000);
+    this.putBack();
+  }
+
+  /** Gives it back as it was taken. */
+  putBack(): void {
     this.user = null;
     // Paused for a client that was slower than the last bytes of its answer: the next one would wait for ever.
     this.socket.resume();
-    // A second before the upstream's own limit: a request that crosses its FIN would be lost.
-    const idle = idleSeconds < 0 ? defaultIdleMs : Math.min(maxIdleMs, (idleSeconds - 1) * 1000);
-    if (!this.usable || idle <= 0) this.destroy();
-    else this.#pool.put(this, idle);
+    if (!this.usable || this.#idleMs <= 0) this.destroy();
+    else this.#pool.put(this, this.#idleMs);
   }
 
   destroy(): void {
@@ -79,16 +109,21 @@ export class Upstream implements Swept {
     this.destroy();
   }
 
-  onRevoked(): void {}
+  /** One that is in use ends with who uses it. */
+  onRevoked(): void {
+    if (this.user === null) this.destroy();
+  }
 }
 
 /**
- * Keep-alive connections to upstreams, by vault and origin: two vaults never share one, so that an answer
- * meant for one can't reach the other.
+ * Keep-alive connections to upstreams, by session, vault and origin. An upstream may be brought to read one request as
+ * two, or to answer once too often: whoever does that must meet nobody but themselves on the connection.
  */
 export class Upstreams {
   readonly dialler: Dialler;
-  readonly #idle = new Map<string, Upstream[]>();
+  readonly #owners = new Map<SessionEntry, Owner>();
+  /** All that are idle, the one that has been so for longest first. */
+  readonly #idle = new Set<Upstream>();
   readonly #sweeper: Sweeper;
   readonly #meters: Meters;
 
@@ -99,10 +134,12 @@ export class Upstreams {
   }
 
   /** An idle connection, the one used last first, or null. Nothing has been sent on it since its last answer ended. */
-  take(key: string): Upstream | null {
-    const idle = this.#idle.get(key);
-    if (idle === undefined) return null;
-    for (let upstream = idle.pop(); upstream !== undefined; upstream = idle.pop()) {
+  take(session: SessionEntry, key: string): Upstream | null {
+    const origin = this.#owners.get(session)?.origins.get(key);
+    if (origin === undefined) return null;
+    for (let upstream = origin.idle.pop(); upstream !== undefined; upstream = origin.idle.pop()) {
+      origin.owner.idle--;
+      this.#idle.delete(upstream);
       if (upstream.usable) {
         upstream.deadline = Number.POSITIVE_INFINITY;
         this.#meters.count('upstreamReused');
@@ -114,45 +151,80 @@ export class Upstreams {
   }
 
   /** Opens a new connection; returns what cancels it. */
-  open(key: string, target: Target, vetted: Vetted, done: (result: Upstream | Problem) => void): () => void {
+  open(
+    session: SessionEntry,
+    key: string,
+    target: Target,
+    vetted: Vetted,
+    done: (result: Upstream | Problem) => void,
+  ): () => void {
     return this.dialler.connect(target, vetted, key, (result) => {
       if ('code' in result) {
         done(result);
         return;
       }
       this.#meters.count('upstreamOpened');
-      const upstream = new Upstream(result, key, this);
+      const upstream = new Upstream(result, this.#origin(session, key), this);
+      upstream.origin.open++;
       this.#sweeper.add(upstream);
       done(upstream);
     });
   }
 
-  put(upstream: Upstream, idleMs: number): void {
-    let idle = this.#idle.get(upstream.key);
-    if (idle === undefined) {
-      idle = [];
-      this.#idle.set(upstream.key, idle);
+  #origin(session: SessionEntry, key: string): Origin {
+    let owner = this.#owners.get(session);
+    if (owner === undefined) {
+      owner = { session, origins: new Map(), idle: 0 };
+      this.#owners.set(session, owner);
     }
-    if (idle.length >= maxIdlePerOrigin) {
+    let origin = owner.origins.get(key);
+    if (origin === undefined) {
+      origin = { key, owner, idle: [], open: 0 };
+      owner.origins.set(key, origin);
+    }
+    return origin;
+  }
+
+  put(upstream: Upstream, idleMs: number): void {
+    const { idle, owner } = upstream.origin;
+    if (owner.idle >= maxIdleOfOne) this.#closeOldest(owner);
+    else if (this.#idle.size >= maxIdle) this.#closeOldest(null);
+    upstream.deadline = this.#sweeper.now + idleMs;
+    idle.push(upstream);
+    owner.idle++;
+    this.#idle.add(upstream);
+  }
+
+  /** @param owner whose; null: anybody's */
+  #closeOldest(owner: Owner | null): void {
+    for (const upstream of this.#idle) {
+      if (owner !== null && upstream.origin.owner !== owner) continue;
+      this.#leaveIdle(upstream);
       upstream.destroy();
       return;
     }
-    upstream.deadline = this.#sweeper.now + idleMs;
-    idle.push(upstream);
+  }
+
+  #leaveIdle(upstream: Upstream): void {
+    if (!this.#idle.delete(upstream)) return;
+    const { idle, owner } = upstream.origin;
+    idle.splice(idle.indexOf(upstream), 1);
+    owner.idle--;
   }
 
   forget(upstream: Upstream): void {
     this.#sweeper.remove(upstream);
-    const idle = this.#idle.get(upstream.key);
-    if (idle === undefined) return;
-    const at = idle.indexOf(upstream);
-    if (at >= 0) idle.splice(at, 1);
-    if (idle.length === 0) this.#idle.delete(upstream.key);
+    this.#leaveIdle(upstream);
+    const { origin } = upstream;
+    if (--origin.open > 0) return;
+    const { owner } = origin;
+    owner.origins.delete(origin.key);
+    if (owner.origins.size === 0) this.#owners.delete(owner.session);
   }
 
   /** Closes what is idle, for a drain. */
   closeIdle(): void {
-    for (const idle of [...this.#idle.values()]) for (const upstream of [...idle]) upstream.destroy();
+    for (const upstream of [...this.#idle]) upstream.destroy();
   }
 }
 
@@ -179,7 +251,7 @@ function reportWriteErrorsLate(socket: net.Socket): void {
   };
 }
 
-/** Vaults, schemes and origins never share a connection. */
+/** Vaults, schemes and origins never share a connection, nor a TLS session. */
 export function upstreamKey(vaultId: string, target: Target): string {
   return `${vaultId} ${target.scheme}://${target.authority.host}:${target.authority.port}`;
 }

@@ -137,7 +137,62 @@ export const attackMutants: readonly AttackMutant[] = [
     name: 'gives another vault’s connection',
     file: 'upstreams.ts',
     changes: [['vaultId} $', '0} $']],
-    seenBy: 'attacks-injection',
+    seenBy: 'reuse',
+  },
+  {
+    name: 'gives another session’s connection',
+    file: 'upstreams.ts',
+    changes: [
+      [
+        'this.#owners.get(session)?.origins.get(key);',
+        '[...this.#owners.values()].map((o) => o.origins.get(key)).find((o) => o?.idle.length > 0);',
+      ],
+    ],
+    seenBy: 'reuse',
+  },
+  {
+    name: 'uses a connection again after a body that was not read',
+    file: 'methods.ts',
+    changes: [['return !undefinedBody.has(method) && ', 'return true || ']],
+    seenBy: 'reuse',
+  },
+  {
+    name: 'uses a connection again after a refused body',
+    file: 'exchange.ts',
+    changes: [['status < 300 &&', '']],
+    seenBy: 'reuse',
+  },
+  {
+    name: 'uses a connection again after an early answer',
+    file: 'exchange.ts',
+    changes: [
+      ['      this.requestComplete &&\n      this.#upstream?.socket.writableLength === 0', '      true'],
+    ],
+    seenBy: 'reuse',
+  },
+  {
+    name: 'sends a POST twice',
+    file: 'methods.ts',
+    changes: [["'PUT', 'DELETE'])", "'PUT', 'DELETE', 'POST'])"]],
+    seenBy: 'reuse',
+  },
+  {
+    name: 'sends nothing twice',
+    file: 'exchange.ts',
+    changes: [['if (!this.#reused || ', 'if (true || ']],
+    seenBy: 'reuse',
+  },
+  {
+    name: 'sends again what was decided before',
+    file: 'exchange.ts',
+    changes: [
+      [
+        'else if (this.#decide()) {\n        const key',
+        'else if (this.#plan !== null || this.#decide()) {\n        const key',
+      ],
+      ['if (!this.#finished && this.#decide())', 'if (!this.#finished)'],
+    ],
+    seenBy: 'reuse',
   },
   {
     name: 'outlives its session',
@@ -148,7 +203,10 @@ export const attackMutants: readonly AttackMutant[] = [
   {
     name: 'takes a 101 that nobody asked for',
     file: 'exchange.ts',
-    changes: [["if (!this.#head.websocket || head.upgradeTo !== 'websocket')", 'if (head.upgradeTo === 0)']],
+    changes: [
+      ["this.#head.websocket && head.upgradeTo === 'websocket' ? webSocketKey(this.#head) : null", "''"],
+      ['key === null || !acceptsWebSocket(head, key)', 'head.upgradeTo === 0'],
+    ],
     seenBy: 'attacks-upstream',
   },
   {
@@ -156,6 +214,30 @@ export const attackMutants: readonly AttackMutant[] = [
     file: 'exchange.ts',
     changes: [['if (response.end < chunk.length && this.#upstream !== null)', 'if (response.end < 0)']],
     seenBy: 'attacks-upstream',
+  },
+  {
+    name: 'takes any answer for a WebSocket’s',
+    file: 'websocket.ts',
+    changes: [['=== wanted', '!== 0']],
+    seenBy: 'attacks-upstream',
+  },
+  {
+    name: 'passes an upstream’s 407 on',
+    file: 'exchange.ts',
+    changes: [['head.status === 407', 'head.status === 0']],
+    seenBy: 'attacks-upstream',
+  },
+  {
+    name: 'lets an upstream speak for the broker with underscores',
+    file: 'exchange.ts',
+    changes: [['name.alias !== null && (', 'name.alias === 0 && (']],
+    seenBy: 'attacks-upstream',
+  },
+  {
+    name: 'takes a common name for a name',
+    file: 'server-identity.ts',
+    changes: [['{ subjectaltname } as', '{ ...certificate, subjectaltname } as']],
+    seenBy: 'tls',
   },
   {
     name: 'lets an upstream speak for the broker',

@@ -1,7 +1,7 @@
 /** What agents send to get at a credential, at another's, or past the rules; and what upstreams then see. */
 import t, { type Test } from 'tap';
 import { tunnelWire } from '../support/lane.ts';
-import { eventually, nextAnswer, nextRequest } from '../support/wire.ts';
+import { eventually, nextAnswer, nextRequest, webSocketAccept, webSocketKey } from '../support/wire.ts';
 import {
   against,
   bodies,
@@ -386,8 +386,8 @@ t.test('a session that ends in the middle: of an upload, of a download, of a Web
     ['download', get(), 'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npart'],
     [
       'websocket',
-      get('Connection: Upgrade\r\nUpgrade: websocket\r\n'),
-      'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\npart',
+      get(`Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: ${webSocketKey}\r\n`),
+      `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${webSocketAccept}\r\n\r\npart`,
     ],
   ];
   for (const [name, sent, answer] of scripts) {

@@ -1,7 +1,14 @@
 /** Upstreams that break the protocol, answer for others, or would have a connection become something else. */
 import t, { type Test } from 'tap';
 import { tunnelWire } from '../support/lane.ts';
-import { eventually, nextAnswer, nextRequest, type Wire } from '../support/wire.ts';
+import {
+  eventually,
+  nextAnswer,
+  nextRequest,
+  type Wire,
+  webSocketAccept,
+  webSocketKey,
+} from '../support/wire.ts';
 import { against, answering, bodies, codes, get, ok, statuses } from './attack-kit.ts';
 import { type Outcome, openArena } from './attack-runner.ts';
 
@@ -13,6 +20,7 @@ const shown = (text: string) => {
 const chunked = (body: string) => `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${body}`;
 
 const broken = [
+  'HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm="broker"\r\nContent-Length: 2\r\n\r\nno',
   'HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc',
   'HTTP/1.1 200 OK\r\nContent-Length: 3\r\ncontent-length: 3\r\n\r\nabc',
   'HTTP/1.1 200 OK\r\nContent-Length: 3, 3\r\n\r\nabc',
@@ -128,10 +136,15 @@ const sound: [answer: string, status: number, body: string, look?: (t: Test, out
     (t, { answers }) => t.strictSame(answers[0].trailers, ['X-Sum: 1']),
   ],
   [
-    'HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm="evil"\r\nContent-Length: 2\r\n\r\nno',
-    407,
+    'HTTP/1.1 401 No\r\nProxy-Authenticate: Basic realm="evil"\r\nProxy_Authenticate: Basic\r\nX_Broker_Error: unauthorized\r\n' +
+      'Proxy-Status: broker; error=x\r\nProxy-Authentication-Info: x\r\nTransfer_Encoding: x\r\nContent-Length: 2\r\n\r\nno',
+    401,
     'no',
-    (t, { answers }) => t.equal(answers[0].field('proxy-authenticate'), undefined),
+    (t, { answers }) =>
+      t.strictSame(
+        answers[0].fields.map(([name]) => name),
+        ['Content-Length'],
+      ),
   ],
   [
     'HTTP/1.1 200 OK\r\nConnection: X-Hop, close\r\nX-Hop: 1\r\nKeep-Alive: x\r\nContent-Length: 2\r\n\r\nok',
@@ -222,9 +235,8 @@ t.test('a reset at each stage: 502 or a cut, never half an answer', async (t) =>
 
 const upgrade = (fields: string, method = 'GET', body = '') =>
   `${method} / HTTP/1.1\r\nHost: api.good.test\r\n${fields}\r\n${body}`;
-const websocket =
-  'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\nSec-WebSocket-Version: 13\r\n';
-const switched = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
+const websocket = `Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: ${webSocketKey}\r\nSec-WebSocket-Version: 13\r\n`;
+const switched = `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${webSocketAccept}\r\n\r\n`;
 for (const [title, raw] of [
   ['POST', upgrade(websocket, 'POST')],
   ['a body by length', upgrade(`${websocket}Content-Length: 3\r\n`, 'GET', 'abc')],
@@ -255,6 +267,8 @@ for (const [title, answer] of [
   ['no Connection', switched.replace('Connection: Upgrade\r\n', '')],
   ['two protocols', switched.replace('websocket', 'websocket, h2c')],
   ['two fields', switched.replace('\r\n\r\n', '\r\nUpgrade: websocket\r\n\r\n')],
+  ['no Sec-WebSocket-Accept', switched.replace(/Sec-WebSocket-Accept: .*\r\n/, '')],
+  ['the Sec-WebSocket-Accept of another handshake', switched.replace(webSocketAccept, webSocketKey)],
 ]) {
   t.test(`an upgrade is answered with 101 and ${title}`, async (t) => {
     const outcome = await against(arena, answering(answer), { raw: upgrade(websocket) });

@@ -4,7 +4,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { openProxy, openTunnel, proxyAuth, startLane, tunnelWire } from '../support/lane.ts';
 import { rawUpstream, type TestUpstream, type UpstreamOptions, upstreamCa } from '../support/upstream.ts';
-import { eventually, nextAnswer, nextRequest, type Wire, wireOf } from '../support/wire.ts';
+import {
+  eventually,
+  nextAnswer,
+  nextRequest,
+  type Wire,
+  webSocketAccept,
+  webSocketKey,
+  wireOf,
+} from '../support/wire.ts';
 
 const name = 'api.good.test';
 const vault = {
@@ -150,17 +158,16 @@ t.test('an idle connection is kept as long as its upstream says, less a second',
 const upgrade = (fields = 'Sec-WebSocket-Version: 13\r\n', path = '/socket') =>
   get(
     path,
-    `Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGVzdA==\r\n${fields}`,
+    `Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: ${webSocketKey}\r\n${fields}`,
   );
-const switching =
-  'HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x=\r\n\r\n';
+const switching = `HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${webSocketAccept}\r\n\r\n`;
 
 t.test('WebSocket: credentials go with the handshake, then bytes go both ways', async (t) => {
   const up = await rawUpstream(t, async (wire) => {
     const request = await nextRequest(wire);
     t.match(request.fields, [
       ['Host', `${name}:${up.port}`],
-      ['Sec-WebSocket-Key', 'dGVzdA=='],
+      ['Sec-WebSocket-Key', webSocketKey],
       ['Sec-WebSocket-Version', '13'],
       ['Authorization', 'Bearer sk_test_connections'],
       ['Connection', 'Upgrade'],
@@ -179,7 +186,7 @@ t.test('WebSocket: credentials go with the handshake, then bytes go both ways', 
   const answer = await nextAnswer(client);
   t.equal(answer.status, 101);
   t.strictSame(answer.fields, [
-    ['Sec-WebSocket-Accept', 'x='],
+    ['Sec-WebSocket-Accept', webSocketAccept],
     ['Connection', 'Upgrade'],
     ['Upgrade', 'websocket'],
   ]);
@@ -342,6 +349,10 @@ t.test('a 101 that nobody asked for is a 502', async (t) => {
     [upgrade(), switching.replace('WebSocket', 'h2c')],
     [upgrade(), switching.replace('Upgrade: WebSocket\r\n', '')],
     [upgrade(), switching.replace('Connection: Upgrade\r\n', '')],
+    [upgrade(), switching.replace(/Sec-WebSocket-Accept: .*\r\n/, '')],
+    [upgrade(), switching.replace(webSocketAccept, webSocketKey)],
+    [upgrade(), switching.replace(webSocketAccept, webSocketAccept.toLowerCase())],
+    [upgrade(), switching.replace('\r\n\r\n', `\r\nSec-WebSocket-Accept: ${webSocketAccept}\r\n\r\n`)],
   ]) {
     const up = await rawUpstream(t, async (wire) => {
       await nextRequest(wire);

@@ -278,7 +278,8 @@ t.test('HEAD, 204 and 304 have no body, whatever their fields say', async (t) =>
 });
 
 t.test('chunked both ways, of unknown length: each piece goes on as it comes', async (t) => {
-  const [client, up] = await pair(t, async (wire) => {
+  const [client, up] = await pair(t, async (wire, n) => {
+    if (n > 0) return wire.send(ok((await nextRequest(wire)).line));
     t.match(await wire.take('\r\n\r\n'), /\r\nTransfer-Encoding: chunked\r\n/);
     wire.send('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n');
     for (const piece of ['a', 'bc', 'def']) {
@@ -287,7 +288,6 @@ t.test('chunked both ways, of unknown length: each piece goes on as it comes', a
     }
     t.equal(await wire.take('0\r\n\r\n'), '0\r\n\r\n');
     wire.send('0\r\n\r\n');
-    wire.send(ok((await nextRequest(wire)).line));
   });
   client.send(chunkedPost());
   await client.take('\r\n\r\n');
@@ -297,7 +297,8 @@ t.test('chunked both ways, of unknown length: each piece goes on as it comes', a
   }
   client.send('0\r\n\r\n');
   t.equal(await client.take('0\r\n\r\n'), '0\r\n\r\n');
-  await stillServes(t, client, up, 1);
+  // Who answers before the body is there may never have read it.
+  await stillServes(t, client, up, 2);
 });
 
 t.test('an answer that ends with its connection: chunked for the client, who keeps his', async (t) => {
@@ -353,12 +354,12 @@ t.test('a client of HTTP/1.0 gets neither chunks nor interim answers, and its co
 });
 
 t.test('an early 200: the body goes on, both ways at once', async (t) => {
-  const [client, up] = await pair(t, async (wire) => {
+  const [client, up] = await pair(t, async (wire, n) => {
+    if (n > 0) return wire.send(ok((await nextRequest(wire)).line));
     await wire.take('\r\n\r\n');
     wire.send('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n');
     for (let i = 0; i < 50; i++) wire.send(chunk(await wire.take(1000)));
     wire.send('0\r\n\r\n');
-    wire.send(ok((await nextRequest(wire)).line));
   });
   client.send(`POST / HTTP/1.1\r\nHost: ${name}\r\nContent-Length: 50000\r\n\r\n`);
   await client.take('\r\n\r\n');
@@ -368,20 +369,22 @@ t.test('an early 200: the body goes on, both ways at once', async (t) => {
     t.equal(await client.take(`${piece}\r\n`), chunk(piece));
   }
   await client.take('0\r\n\r\n');
-  await stillServes(t, client, up, 1);
+  // Who answers before the body is there may never have read it.
+  await stillServes(t, client, up, 2);
 });
 
 t.test('an early 200 that is complete: the rest of the body still goes to the upstream', async (t) => {
-  const [client, up] = await pair(t, async (wire) => {
+  const [client, up] = await pair(t, async (wire, n) => {
+    if (n > 0) return wire.send(ok((await nextRequest(wire)).line));
     await wire.take('\r\n\r\n');
     wire.send(ok('early'));
     t.equal(await wire.take(10), '0123456789');
-    wire.send(ok((await nextRequest(wire)).line));
   });
   client.send(`POST / HTTP/1.1\r\nHost: ${name}\r\nContent-Length: 10\r\n\r\n01234`);
   t.equal((await nextAnswer(client)).body, 'early');
   client.send('56789');
-  await stillServes(t, client, up, 1);
+  // Who answers before the body is there may never have read it.
+  await stillServes(t, client, up, 2);
 });
 
 t.test('an early 413, then a reset: the 413 arrives', async (t) => {

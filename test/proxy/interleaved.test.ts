@@ -2,7 +2,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { openTunnel, startLane, tunnelWire } from '../support/lane.ts';
 import { rawUpstream, upstreamCa } from '../support/upstream.ts';
-import { eventually, nextAnswer, nextRequest, type Wire, wireOf } from '../support/wire.ts';
+import {
+  eventually,
+  nextAnswer,
+  nextRequest,
+  type Wire,
+  webSocketAccept,
+  webSocketKey,
+  wireOf,
+} from '../support/wire.ts';
 
 /*
  * All upstreams of a lane are read into one buffer: what one of them sends must never show up in another's answer,
@@ -96,8 +104,7 @@ for (const tls of [true, false]) {
       t,
       async (wire) => {
         const letter = await asksFor(wire);
-        const switching =
-          'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
+        const switching = `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${webSocketAccept}\r\n\r\n`;
         wire.send(switching + letter.repeat(1000));
         for (let sent = 1000; sent < size; sent += 1000) wire.send(letter.repeat(1000));
       },
@@ -105,7 +112,9 @@ for (const tls of [true, false]) {
     );
     const clients = await Promise.all(letters.map(() => open(up.port)));
     for (const [i, letter] of letters.entries()) {
-      clients[i].send(get(letter, 'Connection: Upgrade\r\nUpgrade: websocket\r\n'));
+      clients[i].send(
+        get(letter, `Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: ${webSocketKey}\r\n`),
+      );
       clients[i].socket.pause();
     }
     await sleep(200);

@@ -1,5 +1,9 @@
 import type net from 'node:net';
 
+/** A nonce for a WebSocket handshake, and what a server makes of it (the example of RFC 6455 1.3). */
+export const webSocketKey = 'dGhlIHNhbXBsZSBub25jZQ==';
+export const webSocketAccept = 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=';
+
 /** Generous: the machine may be busy. Every wait ends long before when all is well. */
 const patienceMs = 15_000;
 

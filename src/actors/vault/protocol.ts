@@ -2,7 +2,6 @@ import type { MessagePort } from 'node:worker_threads';
 import type { KekRow } from './keyfile.ts';
 import type {
   CredentialSlot,
-  Places,
   ProposalStatus,
   Service,
   ServiceChange,
@@ -111,11 +110,7 @@ export interface Discovery {
     readonly description: string;
     readonly enabled: boolean;
     readonly auth_type: string;
-    readonly substitutions: readonly {
-      readonly placeholder: string;
-      readonly in: readonly string[];
-      readonly at?: Places;
-    }[];
+    readonly substitutions: readonly { readonly placeholder: string; readonly in: readonly string[] }[];
   }[];
   readonly available_credentials: readonly string[];
 }

@@ -1,7 +1,6 @@
 import { keyProblem } from './credential-rules.ts';
 import { at, invalid, isFields, unknownField } from './fields.ts';
-import { type Surface, surfaces } from './model.ts';
-import { placesProblem } from './place-rules.ts';
+import { surfaces } from './model.ts';
 import type { Problem } from './problem.ts';
 
 const maxSubstitutions = 16;
@@ -15,7 +14,7 @@ const maxPlaceholder = 128;
  * @param path of the list, such as `services[2].substitutions`
  */
 export function substitutionsProblem(list: unknown, path: string): Problem | null {
-  if (!Array.isArray(list)) return invalid(path, 'must be a list of {key, placeholder, at}.');
+  if (!Array.isArray(list)) return invalid(path, 'must be a list of {key, placeholder, in}.');
   if (list.length > maxSubstitutions) {
     return invalid(path, `has more than ${maxSubstitutions} substitutions. Remove some.`);
   }
@@ -38,11 +37,10 @@ export function substitutionsProblem(list: unknown, path: string): Problem | nul
 function substitutionProblem(item: unknown, field: string): Problem | null {
   if (!isFields(item)) return invalid(field, 'must be an object with key and placeholder.');
   return (
-    unknownField(item, field, ['key', 'placeholder', 'in', 'at']) ??
+    unknownField(item, field, ['key', 'placeholder', 'in']) ??
     keyProblem(item.key, at(field, 'key')) ??
     placeholderProblem(item.placeholder, at(field, 'placeholder')) ??
-    surfacesProblem(item.in, at(field, 'in')) ??
-    placesProblem(item.at, item.placeholder as string, item.in as Surface[] | undefined, at(field, 'at'))
+    surfacesProblem(item.in, at(field, 'in'))
   );
 }
 

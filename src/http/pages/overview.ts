@@ -26,7 +26,7 @@ export function overviewRoutes(front: FrontParts, { page }: PageRoutes): Route[]
       const { agents } = found.value as { agents: readonly unknown[] };
       const content = html`${firstSteps(vaults, agents.length + sessions.length > 0)}
 ${pendingHtml(pending.value.proposals)}
-${trafficHtml(panels(front.history.minutes()))}
+${front.history && front.stats ? trafficHtml(panels(front.history.minutes())) : null}
 ${healthHtml(front)}
 ${vaultsHtml(vaults)}`;
       return consolePage(front, signedIn, { title: 'Overview', section: '/', content });
@@ -78,21 +78,21 @@ ${barChart(id, values)}
   return html`<h2>The last hour</h2><div class="tiles charts" data-live="stats">${tiles}</div>`;
 }
 
-function healthHtml({ health }: FrontParts): Html {
-  const stats = health.stats();
+function healthHtml(front: FrontParts): Html {
+  const stats = front.stats?.();
   const lines = [
     [
       'Serving',
-      health.draining()
+      front.draining()
         ? bad('stopping')
-        : health.ready()
+        : front.ready()
           ? good('yes')
           : bad('not yet: a proxy thread is missing'),
     ],
-    ...statsLines(stats),
+    ...(stats ? statsLines(stats) : []),
   ] as const;
   return html`<h2>Health</h2><dl class="facts">${lines.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
-${stats.refusals.length > 0 ? refusalsHtml(stats) : null}`;
+${stats && stats.refusals.length > 0 ? refusalsHtml(stats) : null}`;
 }
 
 function statsLines({ lanes, auditHealthy, openConnections }: Stats): [string, Html][] {
