@@ -4,6 +4,7 @@ import {
   defaultSurfaces,
   type Service,
   type Substitution,
+  type Surface,
   surfaces,
 } from '../src/actors/vault/model.ts';
 import type { Problem } from '../src/actors/vault/problem.ts';
@@ -132,12 +133,38 @@ async function askSubstitutions(prompts: Prompts, keys: readonly string[]): Prom
       hint: 'such as __account_sid__',
       read: (text) => checked({ substitutions: [...found, { key, placeholder: text }] }) && text,
     });
-    const places = await prompts.tick('Where may it stand?', surfaces, defaultSurfaces);
-    const isUsual =
-      places.length === defaultSurfaces.length && defaultSurfaces.every((each) => places.includes(each));
-    found.push({ key, placeholder, ...(!isUsual && { in: places }) });
+    const check = (fields: object) => checked({ substitutions: [...found, { key, placeholder, ...fields }] });
+    found.push({ key, placeholder, ...(await askPlaces(prompts, placeholder, check)) });
   }
   return found;
+}
+
+/** Asks where a placeholder is replaced; whoever names no place is asked for surfaces, where it may stand anywhere. */
+async function askPlaces(
+  prompts: Prompts,
+  placeholder: string,
+  check: (fields: object) => unknown,
+): Promise<Pick<Substitution, 'in' | 'at'>> {
+  const surface = await prompts.choose<Surface | null>('Where is it replaced?', [
+    { name: 'in one path', value: 'path' },
+    { name: 'in query parameters that you name', value: 'query' },
+    { name: 'in headers that you name', value: 'header' },
+    { name: 'anywhere (the agent may get to see it)', value: null },
+  ]);
+  if (surface === null) return { in: await prompts.tick('Where may it stand?', surfaces, defaultSurfaces) };
+  const names = (text: string) => text.split(/[\s,]+/).filter(Boolean);
+  const place = (text: string) => ({ at: { [surface]: surface === 'path' ? text : names(text) } });
+  const hints = { path: `such as /bot${placeholder}/*`, query: 'such as key', header: 'such as X-Key' };
+  const messages = { path: 'Path', query: 'Names of the parameters', header: 'Names of the headers' };
+  const text = await prompts.type({
+    message: messages[surface],
+    hint: hints[surface],
+    read(typed) {
+      check(place(typed));
+      return typed;
+    },
+  });
+  return place(text);
 }
 
 function named(keys: readonly string[]) {

@@ -1,8 +1,8 @@
 import type { Ref } from '../../src/actors/core/protocol.ts';
 import { parseAbsolute } from '../../src/actors/vault/authority.ts';
-import type { Service } from '../../src/actors/vault/model.ts';
+import { type Service, surfacesOf } from '../../src/actors/vault/model.ts';
 import { type Problem, type Result, refuse, statusOf } from '../../src/actors/vault/problem.ts';
-import type { VaultProtocol } from '../../src/actors/vault/protocol.ts';
+import type { Discovery, VaultProtocol } from '../../src/actors/vault/protocol.ts';
 import { referencedKeys } from '../../src/actors/vault/service-rules.ts';
 import { VaultEntry } from '../../src/proxy/lane-state.ts';
 import type { Netguard } from '../../src/proxy/netguard.ts';
@@ -21,7 +21,7 @@ export interface Explanation {
   /** Header names that the broker sets, in place of the client's own. */
   readonly headers: readonly string[];
   readonly keys: readonly string[];
-  readonly substitutions: readonly { readonly placeholder: string; readonly in: readonly string[] }[];
+  readonly substitutions: Discovery['services'][number]['substitutions'];
   /** Where it would be refused: the code and status that the client would see. */
   readonly error: string | null;
   readonly status: number | null;
@@ -78,7 +78,8 @@ export function createExplain({ vault, baseUrl, netguard }: ExplainOptions) {
             : [...new Set(referencedKeys(service.auth, service.substitutions).map(({ key }) => key))],
         substitutions: (service?.substitutions ?? []).map((s) => ({
           placeholder: s.placeholder,
-          in: s.in ?? ['path', 'query'],
+          in: surfacesOf(s),
+          ...(s.at !== undefined && { at: s.at }),
         })),
         error: refused?.code ?? null,
         status: refused === null ? null : statusOf(refused.code),

@@ -66,6 +66,8 @@ export function rootStore(store: Store, kek: KeyObject, vault: () => Ref<VaultPr
     async save(roots, { action, details, by }) {
       const value = new Secret(JSON.stringify(roots));
       const saved = await vault().ask('blob.set', { name, value, action, details, by });
+      // Where nobody can say, the CA starts anew from the roots that are there.
+      if (!saved.ok && saved.problem.extra?.applied === 'unknown') throw new Error(saved.problem.message);
       return saved.ok ? null : saved.problem;
     },
   };

@@ -5,7 +5,7 @@ import { dataDirectory } from '../target.ts';
 import { misused } from '../terminal.ts';
 import { parseYaml } from '../yaml.ts';
 
-type Kind = 'text' | 'port' | 'count' | 'bytes' | 'seconds' | 'flag' | 'list' | readonly string[];
+type Kind = 'text' | 'port' | 'count' | 'bytes' | 'size' | 'seconds' | 'flag' | 'list' | readonly string[];
 
 interface Setting {
   readonly kind: Kind;
@@ -78,6 +78,32 @@ const settings = {
     default: 256,
     about: 'Requests under way, per session and vault; 0: no limit',
   },
+  'quota-agent-keys': {
+    kind: 'count',
+    default: 1000,
+    about: 'Credential keys that an agent may add, over all its vaults; 0: any number',
+  },
+  'quota-agent-bytes': {
+    kind: 'size',
+    default: 32 * 2 ** 20,
+    about: 'Octets of values and waiting proposals that an agent may keep; 0: any number',
+  },
+  'quota-agent-proposals': {
+    kind: 'count',
+    default: 20,
+    about: 'Proposals of an agent that may wait; 0: any number',
+  },
+  'quota-vault-keys': { kind: 'count', default: 10_000, about: 'Credential keys in a vault; 0: any number' },
+  'quota-vault-bytes': {
+    kind: 'size',
+    default: 128 * 2 ** 20,
+    about: 'Octets of values and waiting proposals in a vault; 0: any number',
+  },
+  'quota-vault-proposals': {
+    kind: 'count',
+    default: 100,
+    about: 'Proposals that may wait in a vault; 0: any number',
+  },
   'audit-on-error': {
     kind: ['close', 'open'],
     default: 'close',
@@ -116,7 +142,7 @@ const settings = {
 type Name = keyof typeof settings;
 type ValueOf<K extends Kind> = K extends 'flag'
   ? boolean
-  : K extends 'port' | 'count' | 'bytes' | 'seconds'
+  : K extends 'port' | 'count' | 'bytes' | 'size' | 'seconds'
     ? number
     : K extends 'list'
       ? readonly string[]
@@ -235,9 +261,10 @@ function convert(kind: Kind, value: unknown, where: string): unknown {
     return value;
   }
   const text = String(value);
-  if (kind === 'bytes') {
-    const [, count, unit] = /^([1-9][0-9]{0,11})([KMGT]?)$/.exec(text) ?? [];
-    if (count === undefined) throw misused(`${where} has to be a number of octets, such as 500M or 10G.`);
+  if (kind === 'bytes' || kind === 'size') {
+    const [, count, unit] = /^(0|[1-9][0-9]{0,11})([KMGT]?)$/.exec(text) ?? [];
+    if (count === undefined || (count === '0' && kind === 'bytes'))
+      throw misused(`${where} has to be a number of octets, such as 500M or 10G.`);
     return Number(count) * 1024 ** ' KMGT'.indexOf(unit || ' ');
   }
   const number = Number(text);

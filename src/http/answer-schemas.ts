@@ -4,6 +4,7 @@ import {
   list,
   named,
   object,
+  places,
   proposalParts,
   type Schema,
   service,
@@ -40,7 +41,9 @@ function whole(properties: Readonly<Record<string, Schema>>, optional: readonly 
 
 export const status = named('Status', whole({ status: { type: 'string', const: 'ok' } }));
 
-const shownSubstitutions = list(whole({ placeholder: text(), in: list({ type: 'string', enum: surfaces }) }));
+const shownSubstitutions = list(
+  whole({ placeholder: text(), in: list({ type: 'string', enum: surfaces }), at: places }, ['at']),
+);
 
 export const discovery = named(
   'Discovery',

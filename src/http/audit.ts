@@ -14,20 +14,16 @@ const keepAliveMs = 15_000;
 const maxBehind = 1024 * 1024;
 
 /** The audit log, as it was written. */
-export function auditRoutes({ auditRead, auditSettled, auditFollow, held, clock }: FrontParts): Route[] {
-  if (!auditRead) return [];
-  const read = auditRead;
-
+export function auditRoutes({ audit, held, clock }: FrontParts): Route[] {
   /** What is there, and then each record as it is written, until one of both sides has enough. */
   function follow(call: Call<'operator', 'header-if-any'>, query: AuditQuery): Answer {
-    if (!auditFollow) return invalid('follow', 'is not possible here. Leave it out.');
     const holding = held.hold(call);
     if (!holding.ok) return holding.problem;
     const { over, release } = holding.value;
     const channel = createChannel(maxBehind);
-    const unfollow = auditFollow(query, (record) => channel.push(`${record}\n`));
+    const unfollow = audit.follow(query, (record) => channel.push(`${record}\n`));
     // Begun in the turn in which following began: no record is between the two, and none is in both.
-    const before = begun(lines(read(query)));
+    const before = begun(lines(audit.read(query)));
     let cancelTimer = clock.setTimer(keepAliveMs, function beat() {
       channel.push('\n');
       cancelTimer = clock.setTimer(keepAliveMs, beat);
@@ -61,8 +57,8 @@ export function auditRoutes({ auditRead, auditSettled, auditFollow, held, clock 
         if (!until.ok) return until.problem;
         const wanted = { vault, since: since.value, until: until.value, limit: query.limit };
         if (query.follow === true) return follow(call, wanted);
-        await auditSettled?.();
-        return stream(lines(read(wanted)), 'application/x-ndjson');
+        await audit.settled();
+        return stream(lines(audit.read(wanted)), 'application/x-ndjson');
       },
     ),
   ];

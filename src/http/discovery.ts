@@ -6,9 +6,9 @@ import { skill } from './skill.ts';
 
 /** What a vault offers, what would become of a request, and how to use the broker at all. */
 export function discoveryRoutes(front: FrontParts): Route[] {
-  const { vault, explain, baseUrl } = front;
+  const { vault, proxy, baseUrl } = front;
   const guide = skill(baseUrl);
-  const routes = [
+  return [
     route('GET', '/v1/skill.md', { auth: 'none', vault: 'none' }, () =>
       text(guide, 'text/markdown; charset=utf-8'),
     ),
@@ -16,13 +16,10 @@ export function discoveryRoutes(front: FrontParts): Route[] {
     route('GET', '/discover', { auth: 'any', vault: 'header' }, async (call) =>
       replyTo(await vault.ask('discover', { vault: call.vault })),
     ),
+
+    route('POST', '/v1/explain', { auth: 'any', vault: 'header', body: explainBody }, async (call) => {
+      const { method = 'GET', url } = call.body;
+      return replyTo(await proxy.explain({ vault: call.vault, method, url }));
+    }),
   ];
-  if (explain) {
-    routes.push(
-      route('POST', '/v1/explain', { auth: 'any', vault: 'header', body: explainBody }, async (call) =>
-        replyTo(await explain({ vault: call.vault, method: call.body.method ?? 'GET', url: call.body.url })),
-      ),
-    );
-  }
-  return routes;
 }

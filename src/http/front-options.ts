@@ -51,8 +51,8 @@ export interface Stats {
   readonly auditHealthy: boolean;
 }
 
-/** What the front is made of and who it speaks for. */
-export interface FrontOptions {
+/** Where the front listens, and how it is called from outside. */
+export interface FrontAddress {
   readonly host: string;
   /** 0: any free one. */
   readonly port: number;
@@ -62,55 +62,83 @@ export interface FrontOptions {
   readonly baseUrl: string | null;
   /** The `Host` names that are answered to, without port. */
   readonly hostNames: readonly string[];
-  readonly proxyPort: number;
+}
+
+/** The proxy that agents are told of. */
+interface ProxyPort {
+  readonly port: number;
   /** The proxy URL to hand out with a session's token. */
-  proxyUrl(token: string, vault: string): string;
-  /** The root certificates to trust, the one that signs now first. */
-  caPem(): string | Promise<string>;
-  /** When the next root begins to sign, ISO 8601; null: there is none. */
-  caSwitchesAt?(): Promise<string | null>;
-  readonly vault: Ref<VaultProtocol>;
-  /** What the vault's `onEvent` is told. */
-  readonly events: EventSource;
-  /** Shared with the lanes. */
-  readonly failures: SignInFailures;
-  /** Whether every lane serves. */
-  ready(): boolean;
-  draining(): boolean;
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Takes records of what the vault doesn't hear of: refused tokens and links. */
-  audit?(record: Readonly<Record<string, unknown>>): void;
-  /** Resolves when what was done before is in the audit log, where it can be written. */
-  auditSettled?(): Promise<void>;
-  /** Records of the audit log, newest last, each without line feed. Absent: no such route. */
-  auditRead?(query: AuditQuery): AsyncIterable<string>;
-  /** Each record that is written from now on, until the function returned is called. Absent: nothing to follow. */
-  auditFollow?(query: AuditQuery, listener: (record: string) => void): () => void;
-  /** Checks the whole audit log. Absent: the console doesn't offer it. */
-  auditVerify?(): Promise<AuditVerdict>;
-  /** What the proxy has done since the start, for the console's charts. Absent: there are none. */
-  stats?(): Stats;
-  /** What a request would match, without sending it. Absent: no such route. */
-  explain?(question: {
+  url(token: string, vault: string): string;
+  /** What a request would match, without sending it. */
+  explain(question: {
     readonly vault: string;
     readonly method: string;
     readonly url: string;
   }): Promise<Result<unknown>>;
-  /** Prometheus text. Absent: no such route. */
-  metrics?(): Promise<string>;
-  /** Where passwords are hashed, which takes a while. Absent: no sign-in by password, and no routes for operators. */
-  readonly passwords?: Passwords;
-  /** Absent: no such route. `forbidden`: the current one is wrong. */
-  changeMasterPassword?(change: {
+}
+
+interface CaPort {
+  /** The root certificates to trust, the one that signs now first. */
+  pem(): Promise<string>;
+  /** When the next root begins to sign, ISO 8601; null: there is none. */
+  switchesAt(): Promise<string | null>;
+  /** Makes the next root, which signs after the overlap. */
+  rotate(rotation: { readonly overlapMs: number; readonly by: By }): Promise<Result<unknown>>;
+}
+
+export interface AuditPort {
+  /** Takes records of what the vault doesn't hear of: refused tokens and links. */
+  append(record: Readonly<Record<string, unknown>>): void;
+  /** Resolves when what was done before is in the audit log, where it can be written. */
+  settled(): Promise<void>;
+  /** Records of the audit log, newest last, each without line feed. */
+  read(query: AuditQuery): AsyncIterable<string>;
+  /** Each record that is written from now on, until the function returned is called. */
+  follow(query: AuditQuery, listener: (record: string) => void): () => void;
+  /** Checks the whole audit log. */
+  verify(): Promise<AuditVerdict>;
+}
+
+/** What keeps the store as a whole. */
+interface KeepingPort {
+  /** `forbidden`: the current one is wrong. */
+  changeMasterPassword(change: {
     readonly current: Secret | null;
     readonly next: Secret | null;
     readonly by: By;
   }): Promise<Result<unknown>>;
-  /** A backup, to be read to its end or until the signal aborts. Absent: no such route. */
-  backup?(over: AbortSignal): Promise<Result<AsyncIterable<Uint8Array>>>;
-  /** Makes the next root, which signs after the overlap. Absent: no such route. */
-  rotateCa?(rotation: { readonly overlapMs: number; readonly by: By }): Promise<Result<unknown>>;
+  /** A backup, to be read to its end or until the signal aborts. */
+  backup(over: AbortSignal): Promise<Result<AsyncIterable<Uint8Array>>>;
+}
+
+/** How the server is and what it has done. */
+export interface HealthPort {
+  /** Whether every lane serves. */
+  ready(): boolean;
+  draining(): boolean;
+  /** What the proxy has done since the start, for the console's charts. */
+  stats(): Stats;
+  /** Prometheus text. */
+  metrics(): Promise<string>;
   /** Metrics for everyone, not for operators alone. */
-  readonly metricsPublic?: boolean;
+  readonly metricsPublic: boolean;
+}
+
+/** What the front is made of and who it speaks for. */
+export interface FrontOptions {
+  readonly address: FrontAddress;
+  readonly proxy: ProxyPort;
+  readonly ca: CaPort;
+  readonly vault: Ref<VaultProtocol>;
+  /** What the vault's `onEvent` is told. */
+  readonly events: EventSource;
+  readonly audit: AuditPort;
+  readonly keeping: KeepingPort;
+  readonly health: HealthPort;
+  /** Where passwords are hashed, which takes a while. */
+  readonly passwords: Passwords;
+  /** Shared with the lanes. */
+  readonly failures: SignInFailures;
+  readonly clock: Clock;
+  readonly log: Log;
 }

@@ -29,7 +29,8 @@ const pollMs = 10;
  * @throws Error (as a rejection) where it can't listen, saying what to do
  */
 export async function startFront(options: FrontOptions): Promise<Front> {
-  const { host, port, tls, vault, clock, log } = options;
+  const { vault, clock, log, health } = options;
+  const { host, port, tls } = options.address;
   const held = createHeld(vault, clock);
   let answer: (incoming: Incoming) => Promise<Reply>;
 
@@ -41,9 +42,9 @@ export async function startFront(options: FrontOptions): Promise<Front> {
     answer: (incoming) => answer(incoming),
     onError: (error) => log('warn', 'A reply broke off in its middle.', failureFields(error)),
   });
-  const baseUrl = options.baseUrl?.replace(/\/+$/, '') ?? originOf(host, server.port, tls !== null);
+  const baseUrl = options.address.baseUrl?.replace(/\/+$/, '') ?? originOf(host, server.port, tls !== null);
   const browser = createBrowser(baseUrl, tls !== null);
-  const history = options.stats && createHistory(options.stats, clock);
+  const history = createHistory(health.stats, clock);
   answer = createPipeline(options, frontRoutes({ ...options, baseUrl, held, browser, history }), browser);
 
   let closed: Promise<void> | undefined;
@@ -51,7 +52,7 @@ export async function startFront(options: FrontOptions): Promise<Front> {
   async function close(deadlineMs: number): Promise<void> {
     server.stopListening();
     held.stop();
-    history?.stop();
+    history.stop();
     const end = clock.monotonic() + deadlineMs;
     while (server.active() > 0 && clock.monotonic() < end) {
       await new Promise<void>((resolve) => clock.setTimer(pollMs, resolve));

@@ -14,7 +14,7 @@ export function createGuard({
     const now = clock.now();
     const wait = failures.count(peer, now);
     const answer = wait > 0 ? problem('rate_limited', tooMany, undefined, wait) : refusal;
-    audit?.({
+    audit.append({
       time: new Date(now).toISOString(),
       kind: 'control',
       request_id: requestId,

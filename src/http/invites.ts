@@ -9,7 +9,7 @@ import { redeemBody } from './schemas.ts';
 const bodyLimit = 4096;
 
 /** How an agent joins. The address is the secret: whoever posts to it first is the agent. */
-export function inviteRoutes({ vault, baseUrl, proxyPort }: FrontParts): Route[] {
+export function inviteRoutes({ vault, baseUrl, proxy }: FrontParts): Route[] {
   return [
     route(
       'POST',
@@ -32,7 +32,7 @@ export function inviteRoutes({ vault, baseUrl, proxyPort }: FrontParts): Route[]
             agent: name,
             vaults,
             expires_at: made.agent.expires_at,
-            proxy_port: proxyPort,
+            proxy_port: proxy.port,
             ca_url: `${baseUrl}/v1/ca.pem`,
             instructions: instructions(baseUrl, vaults),
           };

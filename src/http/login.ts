@@ -9,10 +9,10 @@ const bodyLimit = 8192;
 
 /** How operators get tokens and links, and give them back. For a browser's own sign-in see `login-page.ts`. */
 export function loginRoutes(front: FrontParts): Route[] {
-  const { vault, baseUrl, passwords } = front;
+  const { vault, baseUrl } = front;
   const signedIn = { auth: 'operator', vault: 'none' } as const;
 
-  const routes = [
+  return [
     route('POST', '/v1/logout', signedIn, async ({ tokenHash, by }) =>
       replyTo(await vault.ask('operator.signOut', { hash: tokenHash, by }), noContent),
     ),
@@ -22,25 +22,16 @@ export function loginRoutes(front: FrontParts): Route[] {
         json({ url: `${baseUrl}/login?token=${token.reveal()}`, expires_at }, 201),
       ),
     ),
+
+    route('POST', '/v1/login', { auth: 'none', vault: 'none', body: loginBody, bodyLimit }, async (call) => {
+      const wrong = await passwordProblemOf(front, call, call.body);
+      if (wrong) return wrong;
+      const { name } = call.body;
+      const by = { ...call.by, actor: `operator:${name}`, label: name };
+      return replyTo(
+        await vault.ask('operator.signIn', { name, kind: 'token', by }),
+        ({ token, expires_at }) => json({ token: token.reveal(), expires_at }),
+      );
+    }),
   ];
-  if (passwords) {
-    routes.push(
-      route(
-        'POST',
-        '/v1/login',
-        { auth: 'none', vault: 'none', body: loginBody, bodyLimit },
-        async (call) => {
-          const wrong = await passwordProblemOf(front, call, call.body);
-          if (wrong) return wrong;
-          const { name } = call.body;
-          const by = { ...call.by, actor: `operator:${name}`, label: name };
-          return replyTo(
-            await vault.ask('operator.signIn', { name, kind: 'token', by }),
-            ({ token, expires_at }) => json({ token: token.reveal(), expires_at }),
-          );
-        },
-      ),
-    );
-  }
-  return routes;
 }

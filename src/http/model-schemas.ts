@@ -1,4 +1,4 @@
-import { authTypes, surfaces } from '../actors/vault/model.ts';
+import { authTypes, reflections, surfaces } from '../actors/vault/model.ts';
 
 /** A JSON Schema, in the words that draft-07 and OpenAPI 3.1 share. */
 export type Schema = Readonly<Record<string, unknown>>;
@@ -97,6 +97,25 @@ const auth = named('Auth', {
   oneOf: authTypes.map((type) => authForms[type]),
 });
 
+/** The only places where a placeholder is replaced. */
+export const places: Schema = {
+  ...object({
+    path: {
+      type: 'string',
+      maxLength: 2048,
+      pattern: '^/[^*?#]*\\*?$',
+      description: 'Holds the placeholder; compared with the raw path, a * at its end is the rest.',
+    },
+    query: list(
+      { type: 'string', minLength: 1, maxLength: 256 },
+      { minItems: 1, maxItems: 16, uniqueItems: true },
+    ),
+    header: list(header(), { minItems: 1, maxItems: 16, uniqueItems: true }),
+  }),
+  minProperties: 1,
+  description: 'The only places where the placeholder is replaced; elsewhere it goes as it is.',
+};
+
 const substitution = named(
   'Substitution',
   object(
@@ -110,8 +129,9 @@ const substitution = named(
       },
       in: list(
         { type: 'string', enum: surfaces },
-        { minItems: 1, uniqueItems: true, default: ['path', 'query'] },
+        { minItems: 1, uniqueItems: true, description: 'Absent: the surfaces of `at`, or path and query.' },
       ),
+      at: places,
     },
     ['key', 'placeholder'],
   ),
@@ -123,11 +143,17 @@ const enabled: Schema = {
   description: 'Absent in a change: as it is now, true for a new service.',
 };
 const substitutions = list(substitution, { maxItems: 16 });
+const reflection: Schema = {
+  type: 'string',
+  enum: reflections,
+  description:
+    'What becomes of an answer that holds what was put in. Absent: redact where a placeholder has no place, else audit.',
+};
 
 /** Whole, as it is shown and as `PUT` takes it. */
 export const service = named(
   'Service',
-  object({ host, description, auth, substitutions, enabled }, ['host', 'auth']),
+  object({ host, description, auth, substitutions, reflection, enabled }, ['host', 'auth']),
 );
 
 /** A change that says no more than whether a service is enabled needs no auth config. */
@@ -140,7 +166,11 @@ const set = { action: constant('set') };
 const serviceChange = named('ServiceChange', {
   type: 'object',
   oneOf: [
-    object({ ...set, host, description, auth, substitutions, enabled }, ['action', 'host', 'auth']),
+    object({ ...set, host, description, auth, substitutions, reflection, enabled }, [
+      'action',
+      'host',
+      'auth',
+    ]),
     object({ ...set, host, enabled }, ['action', 'host', 'enabled']),
     object({ action: constant('delete'), host }, ['action', 'host']),
   ],

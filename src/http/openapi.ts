@@ -173,7 +173,7 @@ function refusalsOf(from: Route, operation: Operation): ProblemCode[] {
   if (from.auth !== 'none') codes.push('unauthorized', 'forbidden', 'rate_limited');
   if (from.vault !== 'none' || /\{(?!host)/.test(from.path)) codes.push('not_found');
   if (from.body) codes.push('invalid_json', 'payload_too_large', 'unsupported_media_type');
-  if (from.method !== 'GET') codes.push('audit_unavailable');
+  if (from.method !== 'GET') codes.push('audit_unavailable', 'store_unavailable');
   return [...new Set([...codes, ...(operation.refusals ?? [])])];
 }
 
@@ -230,6 +230,12 @@ const problemSchema = {
       type: 'array',
       items: { type: 'string' },
       description: 'With `conflict` at an approval: the keys that `confirm_existing` has to repeat.',
+    },
+    quota: { type: 'string', description: 'With `quota_exceeded`: which one, such as agent_keys.' },
+    limit: { type: 'integer', description: 'With `quota_exceeded` and `too_many_pending_proposals`.' },
+    applied: {
+      description: 'With `store_unavailable`: false, or "unknown" where nobody can say.',
+      enum: [false, 'unknown'],
     },
     status: { type: 'string', description: 'With `already_decided`: what became of the proposal.' },
     allow: { type: 'array', items: { type: 'string' }, description: 'With `method_not_allowed`: what is.' },

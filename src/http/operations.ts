@@ -52,7 +52,7 @@ export const operations: Operations = {
   'POST /v1/proposals': {
     about: 'Ask a human for services and credentials.',
     answers: { 201: answers.proposalCreated },
-    refusals: ['unresolved_credential', 'too_many_pending_proposals'],
+    refusals: ['unresolved_credential', 'too_many_pending_proposals', 'quota_exceeded'],
   },
   'GET /v1/proposals': {
     about: "An agent's own proposals; an operator's, those of the vaults that they administer.",
@@ -72,7 +72,7 @@ export const operations: Operations = {
     about:
       'Apply a proposal, with a value for each slot. Again: the same answer, and nothing is applied twice.',
     answers: { 200: answers.applied },
-    refusals: ['already_decided', 'conflict', 'credential_in_use', 'unresolved_credential'],
+    refusals: ['already_decided', 'conflict', 'credential_in_use', 'unresolved_credential', 'quota_exceeded'],
   },
   'POST /v1/proposals/{id}/reject': {
     about: 'Reject a proposal; the reason is for the agent.',
@@ -92,7 +92,7 @@ export const operations: Operations = {
   'POST /v1/credentials': {
     about: 'Set credentials, all or none. An agent adds keys, and replaces those that it added itself.',
     answers: { 200: answers.credentialsSet },
-    refusals: ['credential_exists'],
+    refusals: ['credential_exists', 'quota_exceeded'],
   },
   'DELETE /v1/credentials/{key}': {
     about: 'Delete a credential; while services use it, only with `force`.',

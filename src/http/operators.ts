@@ -12,13 +12,11 @@ import type { FrontParts } from './routes.ts';
 /** The humans who own vaults. Owners see and change all of them, an admin itself. */
 export function operatorRoutes(front: FrontParts): Route[] {
   const { vault, passwords } = front;
-  if (!passwords) return [];
-  const { hash } = passwords;
   const asked = { auth: 'operator', vault: 'none' } as const;
 
   async function encode(password: Secret, field: string): Promise<Result<string>> {
     const wrong = passwordProblem(password.reveal(), field);
-    return wrong ? { ok: false, problem: wrong } : hash(password);
+    return wrong ? { ok: false, problem: wrong } : passwords.hash(password);
   }
 
   return [

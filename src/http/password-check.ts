@@ -17,7 +17,6 @@ export async function passwordProblemOf(
   { name, password }: { readonly name: string; readonly password: Secret },
   wrong: () => Problem = wrongLogin,
 ): Promise<Problem | null> {
-  if (!passwords) return problem('not_found');
   if (failures.wait(incoming.peer, clock.now()) > 0) return failed(wrong());
   const encoded = await vault.ask('operator.passwordHash', { name });
   const isRight = await passwords.verify(password, encoded);

@@ -23,7 +23,7 @@ export function createPipeline(
   browser: Browser,
 ): (incoming: Incoming) => Promise<Reply> {
   const match = createRouter(routes);
-  const isOurHost = createHostCheck(options.hostNames);
+  const isOurHost = createHostCheck(options.address.hostNames);
   const guard = createGuard(options);
   const nextId = createIds();
 
@@ -98,7 +98,7 @@ export function createPipeline(
     const requestId = nextId();
     const given = await answer(incoming, requestId);
     const reply = isProblem(given) ? problemReply(given, requestId) : given;
-    return finished(reply, requestId, options.tls !== null);
+    return finished(reply, requestId, options.address.tls !== null);
   };
 }
 

@@ -30,8 +30,7 @@ export interface FrontParts extends FrontOptions {
   readonly baseUrl: string;
   readonly held: Held;
   readonly browser: Browser;
-  /** Absent: there are no figures. */
-  readonly history?: History;
+  readonly history: History;
 }
 
 /** Every route of the API and its pages. */

@@ -7,7 +7,7 @@ import { sessionBody } from './schemas.ts';
 const defaultTtlSeconds = 24 * 3600;
 
 /** Vault-scoped sessions. Their tokens are shown once, in the answer that makes them. */
-export function sessionRoutes({ vault, proxyUrl }: FrontParts): Route[] {
+export function sessionRoutes({ vault, proxy }: FrontParts): Route[] {
   return [
     route(
       'POST',
@@ -19,7 +19,7 @@ export function sessionRoutes({ vault, proxyUrl }: FrontParts): Route[] {
         const made = await vault.ask('session.create', { vault: body.vault, ttlSeconds, label, by });
         return replyTo(made, ({ token, id, vault: name, expires_at }) => {
           const secret = token.reveal();
-          const proxy_url = proxyUrl(secret, name);
+          const proxy_url = proxy.url(secret, name);
           return json({ id, token: secret, vault: name, label, expires_at, proxy_url }, 201);
         });
       },

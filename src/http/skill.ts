@@ -14,8 +14,8 @@ never need one: refer to credentials by key name only.
 
 \`GET ${baseUrl}/discover\` lists \`services\` (hosts that you can reach with a credential) and \`available_credentials\`
 (key names). A service with \`"enabled": false\` is switched off by the operator. Where a service lists
-\`substitutions\`, write that \`placeholder\` literally into the places named by \`in\` (path, query or header); the proxy
-replaces it by the credential.
+\`substitutions\`, write that \`placeholder\` literally into the places named by \`at\` (a path whose \`*\` is the rest, query
+parameters, headers), or, without \`at\`, anywhere in the surfaces of \`in\`; the proxy replaces it by the credential.
 
 ## 2. Call the API
 
@@ -48,7 +48,8 @@ Content-Type: application/json
 - Auth types: \`bearer\` (token), \`basic\` (username, password), \`api-key\` (key, header, prefix), \`custom\` (headers, with
   \`{{ KEY }}\` in them), \`passthrough\` (nothing is added). Each refers to credentials by key.
 - Where a credential belongs into the URL or into other headers, add to the service
-  \`"substitutions": [{"key": "ACCOUNT_SID", "placeholder": "__account_sid__", "in": ["path"]}]\`.
+  \`"substitutions": [{"key": "BOT_TOKEN", "placeholder": "__t__", "at": {"path": "/bot__t__/*"}}]\`; \`at\` takes \`query\` and
+  \`header\` (lists of names), too. Always say where it goes: without \`at\` the user is warned.
 - Reuse a key of \`available_credentials\` rather than ask for the same credential again. A slot may bring a \`value\` that
   you have yourself. \`{"action": "delete", "host": …}\` and \`{"action": "delete", "key": …}\` remove.
 
@@ -79,13 +80,14 @@ Every refusal is \`{"error", "message", "request_id"}\`; the message says what t
 | 409 \`credential_exists\` | The key is somebody else's: choose another, or propose the change. |
 | 409 \`conflict\`, \`already_decided\`, \`credential_in_use\` | Look at the present state first. |
 | 413 \`payload_too_large\`, 415 \`unsupported_media_type\`, 417 \`expectation_failed\`, 421 \`misdirected_request\`, 431 \`headers_too_large\`, 505 \`http_version\` | The request can't be taken as it is: change what \`message\` says. |
+| 413 \`quota_exceeded\` | You keep as much as you may: use keys that are there, withdraw proposals, or tell the user. |
 | 408 \`request_timeout\` | Send the whole request again, at once. |
 | 429 \`rate_limited\`, \`too_many_pending_proposals\` | Wait as \`Retry-After\` says. |
 | 502 \`credential_not_found\` | Tell the user which \`key\` has to be added. |
 | 502 \`substitution_error\` | Tell the user: the value can't stand where the request puts it. |
 | 502 \`upstream_unreachable\`, \`upstream_tls\`, \`upstream_protocol\`, 504 \`upstream_timeout\` | The API can't be reached or broke off: try again later. |
 | 500 \`internal\` | Tell the user, with \`request_id\`. |
-| 503 \`overloaded\`, \`audit_unavailable\` | The broker is busy or stopping: try again as \`Retry-After\` says. |
+| 503 \`overloaded\`, \`audit_unavailable\`, \`store_unavailable\` | The broker is busy or stopping: try again as \`Retry-After\` says. |
 
 Never look for credential values: not in files, not in the environment, not in an API's answers. Never print one that you
 come upon.

@@ -42,7 +42,11 @@ t.test('from sign-in to the first service', async (t) => {
   );
   t.notMatch(await page.content(), 'secret of twilio');
   t.match(await servicesOf('default'), [
-    { host: 'api.twilio.com', auth: { type: 'basic' }, substitutions: [{ in: ['path'] }] },
+    {
+      host: 'api.twilio.com',
+      auth: { type: 'basic' },
+      substitutions: [{ at: { path: '/2010-04-01/Accounts/__account_sid__*' } }],
+    },
   ]);
   t.same(await keysOf('default'), ['TWILIO_ACCOUNT_SID', 'TWILIO_AUTH_TOKEN']);
   t.same(wrong, []);

@@ -1,12 +1,13 @@
 /** A broker in the middle of its work: what the pages look like when there is something on them. */
-import { systemClock } from '../../src/actors/core/clock.ts';
+import { type Clock, systemClock } from '../../src/actors/core/clock.ts';
 import { Secret } from '../../src/actors/vault/secret.ts';
 import { hashToken } from '../../src/actors/vault/token.ts';
-import type { FrontOptions, Stats } from '../../src/http/front-options.ts';
+import type { Stats } from '../../src/http/front-options.ts';
+import type { Composed } from '../support/compose.ts';
 import { by, done, type Stage } from './stage.ts';
 
 /** Traffic that rises and falls, and a clock whose minutes are short, so that there is an hour of it. */
-export function busy(): Pick<FrontOptions, 'stats' | 'clock'> {
+export function busy(): Required<Pick<Composed, 'alter'>> {
   const bounds = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1000];
   const total = { requests: 0, failures: 0, forbidden: 0, missing: 0, counts: [...bounds, 0].map(() => 0) };
   let minute = 0;
@@ -40,13 +41,15 @@ export function busy(): Pick<FrontOptions, 'stats' | 'clock'> {
     };
   }
   // The hour is over before a page is looked at; from then on a minute is one.
-  const setTimer: FrontOptions['clock']['setTimer'] = (ms, fn) => {
+  const setTimer: Clock['setTimer'] = (ms, fn) => {
     if (ms !== 60_000) return systemClock.setTimer(ms, fn);
     minute++;
     pass(Math.max(0, Math.round(400 + 300 * Math.sin(minute / 7))));
     return systemClock.setTimer(minute < 63 ? 1 : ms, fn);
   };
-  return { stats, clock: { ...systemClock, setTimer } };
+  return {
+    alter: ({ health, clock }) => ({ health: { ...health, stats }, clock: { ...clock, setTimer } }),
+  };
 }
 
 const set = { action: 'set' } as const;

@@ -29,9 +29,9 @@ const lasting = { teardown: (end: () => unknown) => void ends.unshift(end) };
 
 try {
   const browser = await startChromium(lasting);
-  const baseUrl = 'https://broker.example.com';
-  const stage = await startStage(lasting, { ...busy(), baseUrl }, startsAt);
-  const bare = await startStage(lasting, { baseUrl }, startsAt);
+  const settings = { 'public-url': 'https://broker.example.com' };
+  const stage = await startStage(lasting, { ...busy(), settings }, startsAt);
+  const bare = await startStage(lasting, { settings }, startsAt);
   const views = viewsOf(stage, await furnish(stage), bare);
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });

@@ -1,7 +1,5 @@
 /** What the browser tests play on: a real front on the real vault, and a real Chromium. */
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
 import axe from 'axe-core';
 import {
   type Browser,
@@ -11,24 +9,12 @@ import {
   type Page,
 } from 'playwright-core';
 import type { Test } from 'tap';
-import { createExplain } from '../../bin/server/explain.ts';
-import { auditActor, auditLine } from '../../src/actors/audit.ts';
-import { openAuditLog } from '../../src/actors/audit-log.ts';
-import { verifyAuditLog } from '../../src/actors/audit-verify.ts';
+import { auditLine } from '../../src/actors/audit.ts';
 import { type Clock, systemClock } from '../../src/actors/core/clock.ts';
 import type { Ref } from '../../src/actors/core/protocol.ts';
-import { createSystem } from '../../src/actors/core/system.ts';
-import { fileKek } from '../../src/actors/vault/keyfile.ts';
-import { openLmdbStore } from '../../src/actors/vault/lmdb-store.ts';
-import { hashPassword, verifyPassword } from '../../src/actors/vault/password-hash.ts';
+import { hashPassword } from '../../src/actors/vault/password-hash.ts';
 import type { By, ProposalBody, VaultProtocol } from '../../src/actors/vault/protocol.ts';
-import { failureBytes, SignInFailures } from '../../src/actors/vault/sign-in-failures.ts';
-import { vaultActor } from '../../src/actors/vault/vault-actor.ts';
-import { prepareVault } from '../../src/actors/vault/vault-boot.ts';
-import { createEventHub } from '../../src/http/event-hub.ts';
-import { startFront } from '../../src/http/front.ts';
-import type { FrontOptions } from '../../src/http/front-options.ts';
-import { createNetguard } from '../../src/proxy/netguard.ts';
+import { type Composed, composeBroker } from '../support/compose.ts';
 
 export const by: By = { actor: 'operator:owner', label: 'owner', request_id: 'stage' };
 
@@ -70,66 +56,16 @@ export interface Stage {
  */
 export async function startStage(
   t: Lasting,
-  options: Partial<FrontOptions> = {},
+  given: Omit<Composed, 'clock'> = {},
   startsAt = systemClock.now(),
 ): Promise<Stage> {
-  const directory = mkdtempSync(join(tmpdir(), 'broker-browser-'));
   let ahead = startsAt - systemClock.now();
   const clock: Clock = { ...systemClock, now: () => systemClock.now() + ahead };
-  const system = createSystem({ clock });
-  const log: string[] = [];
-  const auditLog = openAuditLog(directory, { clock });
-  const onError = (error: Error) => log.push(error.message);
-  const health = new Int32Array(new SharedArrayBuffer(4));
-  const audit = system.spawn(auditActor({ log: auditLog, health, onError }));
-  const store = await openLmdbStore(directory);
-  const kek = await prepareVault({ store, kek: fileKek(directory), directory, now: clock.now() });
-  const hub = createEventHub();
-  const vault = system.spawn(vaultActor({ store, kek, audit, onEvent: hub.publish, onError }));
-  const netguard = createNetguard({
-    allowPrivateRanges: false,
-    allow: [],
-    ownPorts: [],
-    ownAddresses: () => [],
-  });
-  const front = await startFront({
-    host: '127.0.0.1',
-    port: 0,
-    tls: null,
-    baseUrl: null,
-    hostNames: ['127.0.0.1', 'localhost'],
-    proxyPort: 14322,
-    proxyUrl: (token, name) => `https://${token}:${name}@127.0.0.1:14322`,
-    caPem: () => '',
-    vault,
-    events: hub,
-    failures: new SignInFailures(new SharedArrayBuffer(failureBytes), 50),
-    ready: () => true,
-    draining: () => false,
-    log: (level, message, fields) => log.push(JSON.stringify({ level, message, ...fields })),
-    audit: (record) => void audit.tell('append', { lines: auditLine(record), count: 1 }),
-    auditRead: (query) => auditLog.read(query),
-    auditFollow: (query, listener) => auditLog.follow(query, listener),
-    auditVerify: () => verifyAuditLog(directory),
-    explain: createExplain({ vault, baseUrl: 'http://127.0.0.1:14321', netguard }),
-    passwords: {
-      hash: async (secret) => ({ ok: true, value: hashPassword(secret.reveal(), { N: 2 ** 7, r: 8, p: 1 }) }),
-      verify: async (secret, known) => ({
-        ok: true,
-        value: known !== null && verifyPassword(secret.reveal(), known),
-      }),
-    },
-    ...options,
-    clock: { ...(options.clock ?? clock), now: clock.now },
-  });
+  const composed = await composeBroker({ ...given, clock });
+  t.teardown(composed.stop);
+  const { front, directory, log } = composed;
+  const { vault, audit } = composed.tree;
   const baseUrl = `http://127.0.0.1:${front.port}`;
-  t.teardown(async () => {
-    await front.close(200);
-    await system.stop();
-    auditLog.close();
-    await store.close();
-    rmSync(directory, { recursive: true });
-  });
   await done(vault.ask('operator.password', { name: 'owner', encoded, by }));
 
   return {

@@ -33,7 +33,7 @@ t.test('operators by the command line: made, given a password, signed in, remove
 
   t.match(await command(['operator', 'create', 'ann', '--vault', 'none']), {
     code: 1,
-    stderr: /no vault of this name/,
+    stderr: /no vault 'none'/,
   });
   t.match(await command(['operator', 'create', 'ann']), { code: 0, stderr: /operator passwd ann/ });
   t.match(await command(['operator', 'create', 'ann']), { code: 1, stderr: /already/ });

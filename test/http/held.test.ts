@@ -10,6 +10,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { hashToken } from '../../src/actors/vault/token.ts';
 import { createLeaf, createRoot, openRoot } from '../../src/actors/x509.ts';
+import type { FrontAddress } from '../../src/http/front-options.ts';
+import type { Composed } from '../support/compose.ts';
 import { by, startBroker, type TestBroker } from './start-front.ts';
 
 /** Reads server-sent events from now on. */
@@ -159,16 +161,19 @@ t.test('events', async (t) => {
   t.pass('the stop ends all');
 });
 
-t.test('what the wiring may leave out: audit, metrics, explain', async (t) => {
+t.test('what the wiring gives: audit, metrics, explain', async (t) => {
   let asked: unknown;
   let made = 0;
   const broker = await startBroker({
-    metrics: async () => 'broker_up 1\n',
-    explain: async (question) => ({ ok: true, value: question }),
-    async *auditRead(query) {
-      asked = query;
-      for (; made < 500; made++) yield JSON.stringify({ made, pad: 'x'.repeat(100_000) });
-    },
+    alter: ({ audit }) => ({
+      audit: {
+        ...audit,
+        async *read(query) {
+          asked = query;
+          for (; made < 500; made++) yield JSON.stringify({ made, pad: 'x'.repeat(100_000) });
+        },
+      },
+    }),
   });
   t.teardown(broker.stop);
   const { operator } = broker;
@@ -177,13 +182,13 @@ t.test('what the wiring may leave out: audit, metrics, explain', async (t) => {
   t.match(await broker.ask('GET', '/metrics', { token: session }), { status: 403 });
   t.match(await broker.ask('GET', '/metrics', { token: operator }), {
     status: 200,
-    text: 'broker_up 1\n',
+    text: /^broker_lanes_up 1$/m,
     headers: { 'content-type': /^text\/plain; version=0.0.4/ },
   });
   const question = { method: 'POST', url: 'https://a.example/' };
   t.match(await broker.ask('POST', '/v1/explain', { token: session, body: question }), {
     status: 200,
-    json: { vault: 'default', ...question },
+    json: { vault: 'default', method: 'POST', host: 'a.example', decision: 'passthrough' },
   });
   t.match(await broker.ask('POST', '/v1/explain', { token: session, body: {} }), {
     status: 400,
@@ -220,10 +225,15 @@ t.test('what the wiring may leave out: audit, metrics, explain', async (t) => {
 
 t.test('clients that leave at any moment', async (t) => {
   const broker = await startBroker({
-    metrics: () => sleep(20, 'late\n'),
-    async *auditRead() {
-      for (let i = 0; i < 200; i++) yield 'x'.repeat(50_000);
-    },
+    alter: ({ audit, health }) => ({
+      health: { ...health, metrics: () => sleep(20, 'late\n') },
+      audit: {
+        ...audit,
+        async *read() {
+          for (let i = 0; i < 200; i++) yield 'x'.repeat(50_000);
+        },
+      },
+    }),
   });
   t.teardown(broker.stop);
   const session = await broker.session();
@@ -260,11 +270,14 @@ t.test('clients that leave at any moment', async (t) => {
 t.test('two servers, TLS, stop', async (t) => {
   const first = await startBroker();
   t.teardown(first.stop);
-  await t.rejects(startBroker({ port: first.port }), {
+  const at = (wish: Partial<FrontAddress>): Composed => ({
+    alter: ({ address }) => ({ address: { ...address, ...wish } }),
+  });
+  await t.rejects(startBroker(at({ port: first.port })), {
     message: new RegExp(`127\\.0\\.0\\.1 port ${first.port}: .*--port`),
   });
-  await t.rejects(startBroker({ host: '192.0.2.1' }), { message: /192\.0\.2\.1/ });
-  await t.rejects(startBroker({ tls: { certFile: '/nowhere.pem', keyFile: '/nowhere.pem' } }), {
+  await t.rejects(startBroker(at({ host: '192.0.2.1' })), { message: /192\.0\.2\.1/ });
+  await t.rejects(startBroker(at({ tls: { certFile: '/nowhere.pem', keyFile: '/nowhere.pem' } })), {
     message: /nowhere\.pem.*PEM/,
   });
 
@@ -274,7 +287,13 @@ t.test('two servers, TLS, stop', async (t) => {
   const files = { certFile: join(first.directory, 'cert.pem'), keyFile: join(first.directory, 'key.pem') };
   writeFileSync(files.certFile, createLeaf({ root, key: publicKey, host: '127.0.0.1', now: Date.now() }));
   writeFileSync(files.keyFile, privateKey.export({ type: 'pkcs8', format: 'pem' }));
-  const second = await startBroker({ tls: files, baseUrl: 'https://broker.example/' });
+  const second = await startBroker({
+    settings: {
+      'tls-cert': files.certFile,
+      'tls-key': files.keyFile,
+      'public-url': 'https://broker.example/',
+    },
+  });
   t.teardown(second.stop);
   t.equal(second.baseUrl, 'https://broker.example');
   const headers = await new Promise((resolve, reject) => {
@@ -303,7 +322,11 @@ t.test('two servers, TLS, stop', async (t) => {
 });
 
 t.test('a stop that is out of patience', async (t) => {
-  const broker = await startBroker({ metricsPublic: true, metrics: () => sleep(400, 'late\n') });
+  const broker = await startBroker({
+    alter: ({ health }) => ({
+      health: { ...health, metricsPublic: true, metrics: () => sleep(400, 'late\n') },
+    }),
+  });
   t.teardown(broker.stop);
   const late = broker.ask('GET', '/metrics').catch((error: NodeJS.ErrnoException) => error.code);
   await sleep(100);

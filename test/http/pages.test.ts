@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
 import { manualClock } from '../../src/actors/core/clock.ts';
-import type { Service } from '../../src/actors/vault/model.ts';
+import { reflections, type Service } from '../../src/actors/vault/model.ts';
 import { checkProposal } from '../../src/actors/vault/proposal-rules.ts';
 import type { ProposalReview } from '../../src/actors/vault/protocol.ts';
 import { Secret } from '../../src/actors/vault/secret.ts';
@@ -40,6 +40,10 @@ t.test('forty templates, each a service and slots that the rules take', async (t
     const slots = credentials.map((slot) => ({ action: 'set', ...slot }));
     const checked = checkProposal({ services: [{ action: 'set', ...service }], credentials: slots });
     t.ok(checked.ok, `${name}${checked.ok ? '' : `: ${checked.problem.message}`}`);
+    t.ok(
+      service.substitutions?.every(({ at }) => at !== undefined) ?? true,
+      `${name}: placeholders have places`,
+    );
     t.match(checkServices([service], 'services', { requireAuth: true }), { ok: true });
     const text = JSON.stringify(service);
     for (const { key, obtain } of credentials) {
@@ -202,7 +206,8 @@ t.test('services in plain words', async (t) => {
   t.match(say({ type: 'passthrough' }, { substitutions, enabled: false }), [
     /^Disabled: requests to api\.stripe\.com are refused/,
     /go through/,
-    /Where the agent writes __sid__ in the path and query, SID is put in its place\./,
+    /Where the agent writes __sid__ anywhere in the path and query, SID is put in its place\./,
+    /the agent gets asterisks/,
   ]);
   const none = (cleared: boolean, policy: 'deny' | 'passthrough') =>
     read(noServiceWords('a.example.com', { cleared, unmatched_host_policy: policy }));
@@ -231,30 +236,46 @@ t.test('a form of a service gives back what it was made from', async (t) => {
     fc.record({ type: fc.constant('passthrough' as const) }),
   );
   const surfaces = fc.subarray(['path', 'query', 'header'] as const, { minLength: 1 });
-  const substitution = fc.record({ key, placeholder: fc.stringMatching(/^__[a-z]{1,6}__$/), in: surfaces });
+  const placeholder = fc.stringMatching(/^__[a-z]{1,6}__$/);
+  const names = fc.uniqueArray(fc.stringMatching(/^[a-z]{1,4}$/), { minLength: 1, maxLength: 3 });
+  const at = fc
+    .record(
+      { path: fc.constantFrom('/__a__', '/x/__b__/*'), query: names, header: names },
+      { requiredKeys: [] },
+    )
+    .filter((places) => Object.keys(places).length > 0);
+  const substitution = fc.oneof(
+    fc.record({ key, placeholder, in: surfaces }),
+    fc.record({ key, placeholder, at }),
+  );
   fc.assert(
     fc.property(
       auth,
       fc.array(substitution, { maxLength: 3 }),
       fc.constantFrom('', 'Words'),
-      (auth, substitutions, description) => {
+      fc.option(fc.constantFrom(...reflections), { nil: undefined }),
+      (auth, substitutions, description, reflection) => {
         const service = {
           host: 'api.example.com',
           description,
           auth,
           ...(substitutions.length > 0 && { substitutions }),
+          ...(reflection && { reflection }),
         };
         const draft = draftOf(service);
         const form = new Map([
           ['host', draft.host],
           ['description', draft.description],
           ['type', draft.type],
+          ['reflection', draft.reflection],
         ]);
         for (const field of ['token', 'username', 'password', 'key', 'header', 'prefix', 'headers'] as const)
           form.set(`auth.${field}`, draft[field]);
         for (const [i, row] of draft.substitutions.entries()) {
           form.set(`substitutions.${i}.key`, row.key).set(`substitutions.${i}.placeholder`, row.placeholder);
           for (const surface of row.in) form.set(`substitutions.${i}.${surface}`, 'yes');
+          for (const place of ['path', 'query', 'header'] as const)
+            form.set(`substitutions.${i}.at.${place}`, row[place]);
         }
         assert.deepEqual(inputOf(draftFrom(form)), { ok: true, value: structuredClone(service) });
       },
@@ -369,17 +390,10 @@ t.test('pages of a list, filters of requests', async (t) => {
   for (const other of ['{"kind":"control"}', '{"kind":"request"', '']) t.equal(requestOf(other), null);
 });
 
-/** Every route there can be: what isn't configured is still a route. */
+/** Every route there is. */
 function allRoutes(): readonly Route[] {
-  const any = () => {};
   const parts = {
-    auditRead: any,
-    auditFollow: any,
-    auditVerify: any,
-    explain: any,
-    metrics: any,
-    passwords: {},
-    history: {},
+    health: {},
     baseUrl: '',
   };
   return frontRoutes(parts as unknown as FrontParts);
@@ -406,10 +420,7 @@ async function cookieOf(broker: TestBroker, name = 'owner'): Promise<string> {
 }
 
 t.test('every form asks for an operator, our own page, and its token', async (t) => {
-  const broker = await startBroker({
-    auditRead: async function* () {},
-    explain: async () => ({ ok: true, value: {} }),
-  });
+  const broker = await startBroker();
   t.teardown(broker.stop);
   const cookie = await cookieOf(broker);
   const pages = allRoutes().filter(
@@ -560,7 +571,7 @@ t.test('an admin decides in their own vaults alone', async (t) => {
 });
 
 t.test('headers, caching, and the cookie of a link', async (t) => {
-  const broker = await startBroker({ baseUrl: 'https://broker.example' });
+  const broker = await startBroker({ settings: { 'public-url': 'https://broker.example' } });
   t.teardown(broker.stop);
   const cookie = await cookieOf(broker);
   const session = await broker.session();

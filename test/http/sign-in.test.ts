@@ -2,14 +2,11 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
-import { createPasswords } from '../../bin/server/passwords.ts';
 import { createBrowser, localPath, sessionCookie } from '../../src/http/browser.ts';
 import { readForm } from '../../src/http/form.ts';
 import type { Incoming } from '../../src/http/incoming.ts';
 import { by, startBroker, type TestBroker } from './start-front.ts';
 
-const passwords = createPasswords(new URL('../../src/workers/password.ts', import.meta.url));
-t.teardown(() => passwords.close());
 const right = 'correct horse battery';
 
 type Fields = Readonly<Record<string, string>>;
@@ -55,7 +52,7 @@ async function newLink(broker: TestBroker, token = broker.operator): Promise<str
 const tokenIn = (path: string) => path.slice(path.indexOf('=') + 1);
 
 t.test('operators: who may see and change whom', async (t) => {
-  const broker = await startBroker({ passwords });
+  const broker = await startBroker();
   t.teardown(broker.stop);
   const { operator } = broker;
   const make = (body: object, token = operator) => broker.ask('POST', '/v1/operators', { token, body });
@@ -99,7 +96,7 @@ t.test('operators: who may see and change whom', async (t) => {
 });
 
 t.test('passwords: changed by the owner, or by whoever knows the present one', async (t) => {
-  const broker = await startBroker({ passwords });
+  const broker = await startBroker();
   t.teardown(broker.stop);
   const login = (name: string, password: string) =>
     broker.ask('POST', '/v1/login', { body: { name, password } });
@@ -151,7 +148,7 @@ t.test('passwords: changed by the owner, or by whoever knows the present one', a
 });
 
 t.test('wrong passwords are counted, past the limit none is looked at, and tokens go on', async (t) => {
-  const broker = await startBroker({ passwords, authFailures: 3 });
+  const broker = await startBroker({ settings: { 'auth-failures': 3 } });
   t.teardown(broker.stop);
   const { operator } = broker;
   await broker.ask('PUT', '/v1/operators/owner/password', { token: operator, body: { password: right } });
@@ -184,7 +181,7 @@ t.test('wrong passwords are counted, past the limit none is looked at, and token
 });
 
 t.test('a name that nobody has takes as long as a wrong password', async (t) => {
-  const broker = await startBroker({ passwords });
+  const broker = await startBroker();
   t.teardown(broker.stop);
   await broker.ask('PUT', '/v1/operators/owner/password', {
     token: broker.operator,
@@ -201,7 +198,7 @@ t.test('a name that nobody has takes as long as a wrong password', async (t) => 
 });
 
 t.test('too many passwords at once are refused, not piled up', async (t) => {
-  const broker = await startBroker({ passwords });
+  const broker = await startBroker();
   t.teardown(broker.stop);
   const answers = await Promise.all(
     Array.from({ length: 8 }, () => broker.ask('POST', '/v1/login', { body: { name: 'x', password: 'y' } })),
@@ -211,7 +208,7 @@ t.test('too many passwords at once are refused, not piled up', async (t) => {
 });
 
 t.test('a link: shown by GET, used by POST, once', async (t) => {
-  const broker = await startBroker({ passwords });
+  const broker = await startBroker();
   t.teardown(broker.stop);
   const link = await newLink(broker);
   const browser = browserOf(broker);
@@ -235,7 +232,7 @@ t.test('a link: shown by GET, used by POST, once', async (t) => {
 });
 
 t.test('by name and password, to a local page only, and out again', async (t) => {
-  const broker = await startBroker({ passwords });
+  const broker = await startBroker();
   t.teardown(broker.stop);
   await broker.ask('PUT', '/v1/operators/owner/password', {
     token: broker.operator,
@@ -274,7 +271,7 @@ t.test('by name and password, to a local page only, and out again', async (t) =>
 });
 
 t.test('the API by a cookie: only for pages of ours, only with their CSRF token', async (t) => {
-  const broker = await startBroker({ passwords });
+  const broker = await startBroker();
   t.teardown(broker.stop);
   const browser = browserOf(broker);
   await browser.post('/login', { token: tokenIn(await newLink(broker)) });
@@ -338,7 +335,7 @@ t.test('the API by a cookie: only for pages of ours, only with their CSRF token'
 });
 
 t.test('an old cookie is refused, and not counted', async (t) => {
-  const broker = await startBroker({ passwords, authFailures: 2 });
+  const broker = await startBroker({ settings: { 'auth-failures': 2 } });
   t.teardown(broker.stop);
   const browser = browserOf(broker);
   await browser.post('/login', { token: tokenIn(await newLink(broker)) });
@@ -347,7 +344,7 @@ t.test('an old cookie is refused, and not counted', async (t) => {
 });
 
 t.test('a sign-in that another site asks for is refused', async (t) => {
-  const broker = await startBroker({ passwords });
+  const broker = await startBroker();
   t.teardown(broker.stop);
   const link = await newLink(broker);
   for (const origin of ['http://evil.example', 'null', '']) {
@@ -375,7 +372,7 @@ t.test('a sign-in that another site asks for is refused', async (t) => {
 });
 
 t.test('behind something that does TLS: Secure by the public name, and its Origin is ours', async (t) => {
-  const broker = await startBroker({ passwords, baseUrl: 'https://broker.example/' });
+  const broker = await startBroker({ settings: { 'public-url': 'https://broker.example/' } });
   t.teardown(broker.stop);
   const link = await newLink(broker);
   const downgraded = browserOf(broker, 'http://broker.example');
@@ -393,21 +390,13 @@ t.test('behind something that does TLS: Secure by the public name, and its Origi
 });
 
 t.test('signing out by token', async (t) => {
-  const broker = await startBroker({ passwords });
+  const broker = await startBroker();
   t.teardown(broker.stop);
   const made = await broker.vault.ask('operator.signIn', { name: 'owner', kind: 'token', by });
   const token = made.ok ? made.value.token.reveal() : '';
   t.equal((await broker.ask('POST', '/v1/logout', { token })).status, 204);
   t.equal((await broker.ask('POST', '/v1/logout', { token })).status, 401);
   t.equal((await broker.ask('POST', '/v1/logout', { token: broker.operator })).status, 409, 'the file stays');
-});
-
-t.test('without a place to hash passwords there is none of it', async (t) => {
-  const broker = await startBroker();
-  t.teardown(broker.stop);
-  t.equal((await broker.ask('POST', '/v1/login', { body: { name: 'a', password: 'b' } })).status, 404);
-  t.notMatch((await broker.ask('GET', '/login')).text, 'name="password"');
-  t.equal((await browserOf(broker).post('/login', { token: tokenIn(await newLink(broker)) })).status, 303);
 });
 
 t.test('properties: paths, cookies and forms', async (t) => {

@@ -1,20 +1,8 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { type IncomingHttpHeaders, request } from 'node:http';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { auditActor } from '../../src/actors/audit.ts';
-import { openAuditLog } from '../../src/actors/audit-log.ts';
 import type { Ref } from '../../src/actors/core/protocol.ts';
-import { createSystem } from '../../src/actors/core/system.ts';
-import { fileKek } from '../../src/actors/vault/keyfile.ts';
-import { openLmdbStore } from '../../src/actors/vault/lmdb-store.ts';
 import type { By, VaultProtocol } from '../../src/actors/vault/protocol.ts';
-import { failureBytes, SignInFailures } from '../../src/actors/vault/sign-in-failures.ts';
-import { vaultActor } from '../../src/actors/vault/vault-actor.ts';
-import { prepareVault } from '../../src/actors/vault/vault-boot.ts';
-import { createEventHub, type EventHub } from '../../src/http/event-hub.ts';
-import { type Front, startFront } from '../../src/http/front.ts';
-import type { FrontOptions } from '../../src/http/front-options.ts';
+import type { Front } from '../../src/http/front.ts';
+import { type Composed, composeBroker } from '../support/compose.ts';
 
 interface Asked {
   readonly token?: string;
@@ -33,10 +21,10 @@ interface Answered {
 }
 
 export interface TestBroker extends Front {
+  readonly proxyPort: number;
   /** The owner's. */
   readonly operator: string;
   readonly vault: Ref<VaultProtocol>;
-  readonly hub: EventHub;
   /** What the front gave to be logged and audited, as JSON. */
   readonly log: string[];
   readonly records: Record<string, unknown>[];
@@ -54,53 +42,18 @@ export interface TestBroker extends Front {
 
 export const by: By = { actor: 'operator:test', label: 'test', request_id: 'test' };
 
-/** The real front on the real vault actor and store, in a directory of its own. */
-export async function startBroker(
-  options: Partial<FrontOptions> & { authFailures?: number } = {},
-): Promise<TestBroker> {
-  const directory = mkdtempSync(join(tmpdir(), 'broker-http-'));
-  const system = createSystem();
-  const { clock } = system;
-  const log: string[] = [];
-  const records: Record<string, unknown>[] = [];
-  const auditLog = openAuditLog(directory, { clock });
-  const health = new Int32Array(new SharedArrayBuffer(4));
-  const onError = (error: Error) => log.push(error.message);
-  const audit = system.spawn(auditActor({ log: auditLog, health, onError }));
-  const store = await openLmdbStore(directory);
-  const kek = await prepareVault({ store, kek: fileKek(directory), directory, now: clock.now() });
-  const hub = createEventHub();
-  const vault = system.spawn(vaultActor({ store, kek, audit, onEvent: hub.publish, onError }));
-  const operator = readFileSync(join(directory, 'owner.token'), 'utf8').trim();
-
-  const stopRest = async () => {
-    await system.stop();
-    auditLog.close();
-    await store.close();
-    rmSync(directory, { recursive: true });
-  };
-  const front = await startFront({
-    host: '127.0.0.1',
-    port: 0,
-    tls: null,
-    baseUrl: null,
-    hostNames: ['127.0.0.1', 'localhost', 'broker.example'],
-    proxyPort: 14322,
-    proxyUrl: (token, name) => `https://${token}:${name}@127.0.0.1:14322`,
-    caPem: () => '-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n',
-    vault,
-    events: hub,
-    failures: new SignInFailures(new SharedArrayBuffer(failureBytes), options.authFailures ?? 50),
-    ready: () => true,
-    draining: () => false,
-    clock,
-    log: (level, message, fields) => log.push(JSON.stringify({ level, message, ...fields })),
-    audit: (record) => records.push(record),
-    ...options,
-  }).catch(async (error: unknown) => {
-    await stopRest();
-    throw error;
+/** The server, for tests of its API: it answers to the name `broker.example` too. */
+export async function startBroker(given: Composed = {}): Promise<TestBroker> {
+  const composed = await composeBroker({
+    ...given,
+    alter(options) {
+      const { address } = options;
+      const hostNames = [...address.hostNames, 'broker.example'];
+      return { address: { ...address, hostNames }, ...given.alter?.(options) };
+    },
   });
+  const { front, operator, log, records, directory, stop } = composed;
+  const { vault } = composed.tree;
 
   const ask = (method: string, path: string, asked?: Asked) => send(front.port, method, path, asked);
   const must = async <T>(result: Promise<{ ok: true; value: T } | { ok: false; problem: unknown }>) => {
@@ -111,9 +64,9 @@ export async function startBroker(
 
   return {
     ...front,
+    proxyPort: composed.proxyPort,
     operator,
     vault,
-    hub,
     log,
     records,
     directory,
@@ -135,10 +88,7 @@ export async function startBroker(
       await must(vault.ask('operator.create', { name, role: 'admin', vaults, by }));
       return (await must(vault.ask('operator.signIn', { name, kind: 'token', by }))).token.reveal();
     },
-    async stop() {
-      await front.close();
-      await stopRest();
-    },
+    stop,
   };
 }
 

@@ -209,7 +209,7 @@ t.test('wrong tokens are counted, valid ones never refused (ATH-005)', async (t)
 });
 
 t.test('no path but its own answers, and no method but its own (API-013)', async (t) => {
-  const broker = await startBroker({ authFailures: 0 });
+  const broker = await startBroker({ settings: { 'auth-failures': 0 } });
   t.teardown(broker.stop);
   const paths = [
     '/health',

@@ -50,7 +50,10 @@ t.test('services are built in a dialogue', async (t) => {
     [['Placeholder', '> such as __account_sid__'], 'account'],
     ['> could be an ordinary word', `${clear}__account__`],
     ['❯ __account__', keys.enter],
-    ['Where may it stand?', keys.enter],
+    [['Where is it replaced?', '❯ in one path'], keys.enter],
+    [['Path', '> such as /bot__account__/*'], '/account'],
+    ['> does not hold the placeholder', `${clear}/a/__account__/*`],
+    ['❯ /a/__account__/*', keys.enter],
     ['Replace another placeholder', keys.enter],
   );
   await terminal.sees('Services of vault dev', '*.dev.test (api-key)', '+ Add a service');
@@ -72,7 +75,7 @@ t.test('services are built in a dialogue', async (t) => {
       host: '*.dev.test',
       description: 'The dev API',
       auth: { type: 'api-key', key: 'KEY_B', header: 'X-Key' },
-      substitutions: [{ key: 'KEY_A', placeholder: '__account__' }],
+      substitutions: [{ key: 'KEY_A', placeholder: '__account__', at: { path: '/a/__account__/*' } }],
     },
   ]);
 });
@@ -105,6 +108,8 @@ t.test('templates, several headers, another place for a placeholder', async (t) 
     ['❯ KEY_A', keys.enter],
     ['Placeholder', '~b~1'],
     ['❯ ~b~1', keys.enter],
+    ['Where is it replaced?', keys.up],
+    ['❯ anywhere', keys.enter],
     // Takes the first two away and adds the third.
     ['Where may it stand?', ` ${keys.down} ${keys.down} ${keys.enter}`],
     ['Replace another placeholder', keys.enter],

@@ -16,7 +16,8 @@ const seen = new Set<string>();
 
 /** What no request from outside brings about on a sound machine, and where it is shown. */
 const elsewhere: Readonly<Record<string, string>> = {
-  internal: 'a store that fails: test/vault/vault-durability.test.ts',
+  internal: 'what nobody foresaw',
+  store_unavailable: 'a store that fails: test/vault/vault-durability.test.ts',
 };
 
 t.before(async () => {
@@ -30,6 +31,8 @@ t.before(async () => {
     '--allow-private-ranges',
     '--rate-limit',
     '0',
+    '--quota-agent-keys',
+    '1',
     '--head-timeout',
     '1',
     '--response-timeout',
@@ -123,6 +126,13 @@ t.test('on the API', async (t) => {
     '/v1/credentials',
     { token: session, body: { credentials: { K: 'w' } } },
     { key: 'K' },
+  );
+  await ask(
+    'quota_exceeded',
+    'POST',
+    '/v1/credentials',
+    { token: session, body: { credentials: { MINE: 'a', MINE_TOO: 'b' } } },
+    { quota: 'agent_keys', limit: 1 },
   );
   await ask(
     'credential_in_use',

@@ -100,7 +100,7 @@ t.test(
     const inTable = rows
       .flatMap((row) => row.split('|')[2].match(/`[a-z_]+`/g) ?? [])
       .map((code) => code.slice(1, -1));
-    const fields = ['field', 'key', 'proposal_hint', 'help', 'confirm'];
+    const fields = ['field', 'key', 'proposal_hint', 'help', 'confirm', 'quota', 'limit', 'applied'];
     t.same(
       inTable.filter((code) => !(code in problems) && !fields.includes(code)),
       [],

@@ -1,7 +1,13 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { isCredentialKey } from '../../src/actors/vault/credential-rules.ts';
-import type { AuthConfig, ServiceInput } from '../../src/actors/vault/model.ts';
+import {
+  type AuthConfig,
+  reflectionOf,
+  reflections,
+  type ServiceInput,
+  surfacesOf,
+} from '../../src/actors/vault/model.ts';
 import type { Result } from '../../src/actors/vault/problem.ts';
 import {
   checkService,
@@ -141,6 +147,76 @@ t.test('substitutions', async (t) => {
     t.equal(refusedField(checked), 's.substitutions[0].in', `SUB-020 ${JSON.stringify(surfaces)}`);
   }
   t.match(checkService(substitution({ in: ['body'] }), 's'), { problem: { message: /reserved/ } });
+});
+
+t.test('places of a substitution: what is refused, and by which field', async (t) => {
+  const good: Record<string, unknown>[] = [
+    { at: { path: '/bot__id__/*' } },
+    { at: { path: '/bot__id__/*' }, in: ['path'] },
+    { at: { path: '/__id__' } },
+    { at: { path: '/a/__id__/b/__id__*', query: ['key', 'a%5B%5D'], header: ['X-Key'] } },
+    { at: { query: ['key'], header: ['X-Key'] }, in: ['header', 'query'] },
+  ];
+  for (const fields of good) {
+    const checked = checkService(substitution(fields), 's');
+    t.ok(checked.ok, JSON.stringify(fields));
+    const [kept] = (checked.ok && checked.value.substitutions) || [];
+    t.same(kept, { key: 'KEY', placeholder: '__id__', ...fields }, 'kept as it was given');
+  }
+  const many = (count: number) => Array.from({ length: count }, (_, i) => `n${i}`);
+  const bad: [Record<string, unknown>, string][] = [
+    [{ at: null }, 'at'],
+    [{ at: [] }, 'at'],
+    [{ at: 'path' }, 'at'],
+    [{ at: {} }, 'at'],
+    [{ at: { body: ['x'] } }, 'at.body'],
+    [{ at: { query: ['key'] }, in: ['path', 'query'] }, 'at.path'],
+    [{ at: { path: '/__id__', query: ['key'] }, in: ['path'] }, 'at.query'],
+    [{ at: { path: '' } }, 'at.path'],
+    [{ at: { path: '/bot/*' } }, 'at.path'],
+    [{ at: { path: 'bot__id__' } }, 'at.path'],
+    [{ at: { path: '/*/__id__' } }, 'at.path'],
+    [{ at: { path: '/__id__?x' } }, 'at.path'],
+    [{ at: { path: '/__id__ x' } }, 'at.path'],
+    [{ at: { path: `/__id__${'x'.repeat(2048)}` } }, 'at.path'],
+    [{ at: { path: ['/__id__'] } }, 'at.path'],
+    [{ at: { query: [] } }, 'at.query'],
+    [{ at: { query: 'key' } }, 'at.query'],
+    [{ at: { query: [''] } }, 'at.query'],
+    [{ at: { query: ['a=b'] } }, 'at.query'],
+    [{ at: { query: ['a&b'] } }, 'at.query'],
+    [{ at: { query: ['a', 'a'] } }, 'at.query'],
+    [{ at: { query: [7] } }, 'at.query'],
+    [{ at: { query: many(17) } }, 'at.query'],
+    [{ at: { query: ['x'.repeat(257)] } }, 'at.query'],
+    [{ at: { header: [] } }, 'at.header'],
+    [{ at: { header: ['X Key'] } }, 'at.header'],
+    [{ at: { header: ['X-Key', 'x-key'] } }, 'at.header'],
+    [{ at: { header: ['Content-Length'] } }, 'at.header'],
+    [{ at: { header: ['X_Vault'] } }, 'at.header'],
+    [{ at: { header: ['Proxy-Authorization'] } }, 'at.header'],
+  ];
+  for (const [fields, field] of bad) {
+    const checked = checkService(substitution(fields), 's');
+    t.equal(refusedField(checked), `s.substitutions[0].${field}`, JSON.stringify(fields).slice(0, 80));
+  }
+});
+
+t.test('reflection: one of three; by itself it redacts where a placeholder has no place', async (t) => {
+  for (const reflection of reflections) t.ok(accepts(service({ reflection })), reflection);
+  for (const reflection of ['', 'PASS', 7, null, ['pass']]) {
+    t.equal(refusedField(checkService(service({ reflection }), 's')), 's.reflection');
+  }
+  const [placed, anywhere] = [{ at: { query: ['key'] } }, {}].map((fields) => ({
+    ...{ key: 'KEY', placeholder: '__id__' },
+    ...fields,
+  }));
+  t.equal(reflectionOf({}), 'audit');
+  t.equal(reflectionOf({ substitutions: [placed] }), 'audit');
+  t.equal(reflectionOf({ substitutions: [placed, anywhere] }), 'redact');
+  t.equal(reflectionOf({ substitutions: [anywhere], reflection: 'pass' }), 'pass', 'what it says counts');
+  t.same(surfacesOf(placed), ['query'], 'places tell the surfaces');
+  t.same(surfacesOf(anywhere), ['path', 'query']);
 });
 
 t.test('every refusal names its field', async (t) => {

@@ -69,14 +69,15 @@ t.test('a commit that fails leaves everything as it was', async (t) => {
     ref.ask('session.revoke', { id: session.id, by: operator }),
     ref.ask('operator.create', { name: 'x', role: 'owner', vaults: [], by: operator }),
   ];
-  for (const failure of failures) t.match(await refusal(failure), { code: 'internal' });
+  for (const failure of failures)
+    t.match(await refusal(failure), { code: 'store_unavailable', extra: { applied: false } });
   t.equal(running.errors.length, failures.length);
   t.same(lane.drain(), [], 'no lane heard of it');
   t.same([await snapshot(ref), await ref.ask('proposal.list', {}), await ref.ask('vault.list', {})], before);
   t.equal(running.events.length, events);
   await running.clock.advance(120_000);
   t.equal(await identify(running, session.token), null, 'what is over is over, stored or not');
-  const refused = (await running.audit()).filter(({ status }) => status === 500);
+  const refused = (await running.audit()).filter(({ status }) => status === 503);
   t.ok(refused.length >= failures.length);
 
   running.failing = false;
@@ -101,7 +102,7 @@ t.test('a store that is lost in a commit: the actor starts anew from what is sto
     byAgent: false,
     by: operator,
   });
-  await t.rejects(answer, { code: 'actor_failed' });
+  t.match(await refusal(answer), { code: 'store_unavailable', extra: { applied: 'unknown' } });
   const next = running.vault.ask('credential.list', { vault });
   await running.clock.advance(1000);
   t.same(await value(next), { keys: ['A'] });

@@ -13,6 +13,7 @@ import { openLmdbStore } from '../../src/actors/vault/lmdb-store.ts';
 import type { Service } from '../../src/actors/vault/model.ts';
 import type { Problem, Result } from '../../src/actors/vault/problem.ts';
 import type { By, Identity, VaultEvent, VaultProtocol } from '../../src/actors/vault/protocol.ts';
+import { defaultQuotas } from '../../src/actors/vault/quotas.ts';
 import { Secret } from '../../src/actors/vault/secret.ts';
 import { type Change, type Store, StoreError } from '../../src/actors/vault/store.ts';
 import { hashToken } from '../../src/actors/vault/token.ts';
@@ -55,6 +56,7 @@ export async function startVault(
   path = temporary(t),
   clock = manualClock(start),
   auditSpec?: ActorSpec<AuditProtocol>,
+  quotas = defaultQuotas,
 ): Promise<Running> {
   const real = await openLmdbStore(path);
   const kek = await prepareVault({ store: real, kek: fileKek(path), directory: path, now: clock.now() });
@@ -81,6 +83,7 @@ export async function startVault(
     store,
     kek,
     audit,
+    quotas,
     onEvent: (event) => events.push(event),
     onError: (error) => errors.push(error),
     onDamaged: (table, key) => damaged.push(`${table} ${key}`),

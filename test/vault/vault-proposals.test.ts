@@ -374,13 +374,13 @@ t.test('review: by link or by operator', async (t) => {
   });
 });
 
-t.test('at most 20 are pending in a vault', async (t) => {
+t.test('at most 20 of an agent are pending', async (t) => {
   const running = await startVault(t);
   for (let i = 0; i < 20; i++) await propose(running);
   const more = running.vault.ask('proposal.create', { vault, body: github, by: agent });
   t.match(await refusal(more), { code: 'too_many_pending_proposals', retryAfterSeconds: 60 });
   await value(running.vault.ask('vault.create', { name: 'second', by: operator }));
-  await value(running.vault.ask('proposal.create', { vault: 'second', body: github, by: agent }));
+  await value(running.vault.ask('proposal.create', { vault: 'second', body: github, by: other }));
   await value(running.vault.ask('proposal.cancel', { id: 7, vault, by: agent }));
   t.equal((await propose(running)).proposal.id, 22, 'ids count up over all vaults');
   t.match(await value(running.vault.ask('vault.get', { vault })), { counters: { pending_proposals: 20 } });

@@ -60,7 +60,8 @@ export function createMasterPassword(options: MasterPasswordOptions): ChangeMast
     if (next === null) {
       writeKeyFile(directory, kek);
       const removed = await vault.ask('kek.set', { row: fileRow(kek), action: 'master-password.remove', by });
-      if (!removed.ok) removeKeyFile(directory);
+      // Where nobody can say, the row that is there may ask for the file.
+      if (!removed.ok && removed.problem.extra?.applied !== 'unknown') removeKeyFile(directory);
       return removed.ok ? accept({ source: 'file' }) : removed;
     }
     const action = has ? 'master-password.change' : 'master-password.set';

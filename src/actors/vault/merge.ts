@@ -16,7 +16,7 @@ export interface Merged {
  * Applies changes to the services of a vault, in the order given; neither argument is changed.
  *
  * `set` upserts by host. What it leaves out stays as it is: `enabled` (so a proposal can't silently enable what
- * an operator disabled), `description`, `auth`, and substitutions (an empty list leaves them too: they are
+ * an operator disabled), `description`, `auth`, `reflection`, and substitutions (an empty list leaves them too: they are
  * cleared by deleting the service and making it anew). A `delete` of a host that isn't there does nothing.
  * Refused with `invalid_request` where a new service has no `auth`.
  */
@@ -35,7 +35,8 @@ export function merge(
     if (auth === undefined) return refused(noAuth(index));
     const substitutions = change.substitutions?.length ? change.substitutions : before?.substitutions;
     const description = change.description ?? before?.description;
-    services.set(change.host, build({ ...change, auth, substitutions, description }, before));
+    const reflection = change.reflection ?? before?.reflection;
+    services.set(change.host, build({ ...change, auth, substitutions, description, reflection }, before));
   }
   const touched = [...new Set(changes.map((change) => change.host))];
   return accept({
@@ -101,13 +102,14 @@ export function existingToNewHosts(
 
 // Absent fields are left out altogether, so that what is stored reads as it was written.
 function build(input: ServiceInput & Pick<Service, 'auth'>, before: Service | undefined): Service {
-  const { host, description, auth, substitutions } = input;
+  const { host, description, auth, substitutions, reflection } = input;
   const enabled = input.enabled ?? before?.enabled ?? true;
   return {
     host,
     ...(description !== undefined && { description }),
     auth,
     ...(substitutions?.length && { substitutions }),
+    ...(reflection !== undefined && { reflection }),
     ...(!enabled && { enabled }),
   };
 }

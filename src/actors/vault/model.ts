@@ -17,12 +17,33 @@ export const surfaces = ['path', 'query', 'header'] as const;
 export type Surface = (typeof surfaces)[number];
 export const defaultSurfaces: readonly Surface[] = ['path', 'query'];
 
+/** The only places where a placeholder is replaced; elsewhere it goes as it is. At least one of them is there. */
+export interface Places {
+  /** Compared with the raw path, byte for byte; a `*` at its end is the rest. Holds the placeholder. */
+  readonly path?: string;
+  /** Names of query parameters, as they are written in the URL. */
+  readonly query?: readonly string[];
+  /** Names of headers, in any case. */
+  readonly header?: readonly string[];
+}
+
 export interface Substitution {
   readonly key: string;
   readonly placeholder: string;
-  /** Absent: path and query. */
+  /** Absent: the surfaces of `at`, or path and query. */
   readonly in?: readonly Surface[];
+  /** Absent: anywhere in the surfaces of `in`. */
+  readonly at?: Places;
 }
+
+/** The surfaces that a substitution is for, in the order of {@link surfaces} where `at` tells them. */
+export function surfacesOf({ in: declared, at }: Pick<Substitution, 'in' | 'at'>): readonly Surface[] {
+  return declared ?? (at === undefined ? defaultSurfaces : surfaces.filter((surface) => at[surface]));
+}
+
+export const reflections = ['pass', 'audit', 'redact'] as const;
+/** What becomes of an answer that holds a value that was put in: nothing, a word in its record, or asterisks for it. */
+export type Reflection = (typeof reflections)[number];
 
 export interface Service {
   /** Canonical: lower case, no trailing dot, `*.` for one label, `:port` only where it binds to that port. */
@@ -30,16 +51,27 @@ export interface Service {
   readonly description?: string;
   readonly auth: AuthConfig;
   readonly substitutions?: readonly Substitution[];
+  /** Absent: see {@link reflectionOf}. */
+  readonly reflection?: Reflection;
   /** Absent means enabled. */
   readonly enabled?: false;
 }
 
-/** A service as it comes in: `enabled` absent keeps the present state, substitutions absent keep the present ones. */
+/** What a service does about answers that hold what it put in: where it doesn't say, a placeholder without a place redacts. */
+export function reflectionOf({
+  reflection,
+  substitutions,
+}: Pick<Service, 'reflection' | 'substitutions'>): Reflection {
+  return reflection ?? (substitutions?.some(({ at }) => at === undefined) ? 'redact' : 'audit');
+}
+
+/** A service as it comes in: `enabled` absent keeps the present state, as do substitutions and `reflection`. */
 export interface ServiceInput {
   readonly host: string;
   readonly description?: string;
   readonly auth?: AuthConfig;
   readonly substitutions?: readonly Substitution[];
+  readonly reflection?: Reflection;
   readonly enabled?: boolean;
 }
 

@@ -50,6 +50,10 @@ export const problems = {
   },
   already_decided: { status: 409, message: 'This proposal was decided already.' },
   gone: { status: 410, message: 'This was used or has expired. Ask for a new one.' },
+  quota_exceeded: {
+    status: 413,
+    message: 'There is no room for more of this. Use what is there, or have the operator raise the quota.',
+  },
   payload_too_large: { status: 413, message: 'The body is larger than 1 MiB. Send less.' },
   unsupported_media_type: { status: 415, message: 'Send Content-Type: application/json.' },
   expectation_failed: { status: 417, message: 'Only Expect: 100-continue is supported.' },
@@ -61,7 +65,7 @@ export const problems = {
   rate_limited: { status: 429, message: 'Too many requests. Wait as Retry-After says.' },
   too_many_pending_proposals: {
     status: 429,
-    message: 'This vault has too many pending proposals. Wait until some are decided, or cancel your own.',
+    message: 'Too many proposals wait already. Wait until some are decided, or cancel your own.',
   },
   headers_too_large: {
     status: 431,
@@ -90,6 +94,11 @@ export const problems = {
   audit_unavailable: {
     status: 503,
     message: 'The audit log cannot be written, so nothing is forwarded. The operator has to make room.',
+  },
+  store_unavailable: {
+    status: 503,
+    message:
+      'The store cannot be written, so nothing was changed. Try again; the operator has to look at its disk.',
   },
   upstream_timeout: { status: 504, message: 'The upstream host did not answer in time.' },
   http_version: { status: 505, message: 'Only HTTP/1.0 and HTTP/1.1 are supported here.' },

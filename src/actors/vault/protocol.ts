@@ -2,6 +2,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { KekRow } from './keyfile.ts';
 import type {
   CredentialSlot,
+  Places,
   ProposalStatus,
   Service,
   ServiceChange,
@@ -110,7 +111,11 @@ export interface Discovery {
     readonly description: string;
     readonly enabled: boolean;
     readonly auth_type: string;
-    readonly substitutions: readonly { readonly placeholder: string; readonly in: readonly string[] }[];
+    readonly substitutions: readonly {
+      readonly placeholder: string;
+      readonly in: readonly string[];
+      readonly at?: Places;
+    }[];
   }[];
   readonly available_credentials: readonly string[];
 }

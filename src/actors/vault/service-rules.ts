@@ -1,7 +1,13 @@
 import { authProblem } from './auth-rules.ts';
 import { at, type Fields, invalid, isFields, refused, textProblem, unknownField } from './fields.ts';
 import { parseHostPattern } from './host-pattern.ts';
-import type { AuthConfig, ServiceChange, ServiceInput, Substitution } from './model.ts';
+import {
+  type AuthConfig,
+  reflections,
+  type ServiceChange,
+  type ServiceInput,
+  type Substitution,
+} from './model.ts';
 import { accept, type Problem, problem, type Result } from './problem.ts';
 import { substitutionsProblem } from './substitution-rules.ts';
 import { parseTemplate, templateKeys } from './template.ts';
@@ -27,13 +33,21 @@ export function checkService(
   options: { readonly requireAuth?: boolean } = {},
 ): Result<ServiceInput> {
   if (!isFields(input)) return refused(invalid(path, 'must be an object with host and auth.'));
-  const unknown = unknownField(input, path, ['host', 'description', 'auth', 'substitutions', 'enabled']);
+  const unknown = unknownField(input, path, [
+    'host',
+    'description',
+    'auth',
+    'substitutions',
+    'reflection',
+    'enabled',
+  ]);
   if (unknown !== null) return refused(unknown);
   const host = checkHost(input.host, at(path, 'host'));
   if (!host.ok) return host;
   const wrong =
     textProblem(input.description, at(path, 'description'), maxDescription) ??
     enabledProblem(input.enabled, at(path, 'enabled')) ??
+    reflectionProblem(input.reflection, at(path, 'reflection')) ??
     (input.auth === undefined
       ? missingAuth(input, at(path, 'auth'), options.requireAuth === true)
       : authProblem(input.auth, at(path, 'auth'))) ??
@@ -138,10 +152,11 @@ function keysOfAuth(auth: AuthConfig): KeyReference[] {
   }
 }
 
-// Substitutions without auth are refused, so that whoever reviews a change sees both together.
+// Substitutions or reflection without auth are refused, so that whoever reviews a change sees both together.
 function missingAuth(input: Fields, field: string, required: boolean): Problem | null {
+  const { enabled, description, substitutions, reflection } = input;
   const onlyEnabled =
-    input.enabled !== undefined && input.description === undefined && input.substitutions === undefined;
+    enabled !== undefined && [description, substitutions, reflection].every((each) => each === undefined);
   if (onlyEnabled && !required) return null;
   return invalid(
     field,
@@ -151,4 +166,11 @@ function missingAuth(input: Fields, field: string, required: boolean): Problem |
 
 function enabledProblem(value: unknown, field: string): Problem | null {
   return value === undefined || typeof value === 'boolean' ? null : invalid(field, 'must be true or false.');
+}
+
+function reflectionProblem(value: unknown, field: string): Problem | null {
+  const known: readonly unknown[] = reflections;
+  return value === undefined || known.includes(value)
+    ? null
+    : invalid(field, `must be one of ${reflections.join(', ')}.`);
 }

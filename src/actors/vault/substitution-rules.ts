@@ -1,6 +1,7 @@
 import { keyProblem } from './credential-rules.ts';
 import { at, invalid, isFields, unknownField } from './fields.ts';
-import { surfaces } from './model.ts';
+import { type Surface, surfaces } from './model.ts';
+import { placesProblem } from './place-rules.ts';
 import type { Problem } from './problem.ts';
 
 const maxSubstitutions = 16;
@@ -14,7 +15,7 @@ const maxPlaceholder = 128;
  * @param path of the list, such as `services[2].substitutions`
  */
 export function substitutionsProblem(list: unknown, path: string): Problem | null {
-  if (!Array.isArray(list)) return invalid(path, 'must be a list of {key, placeholder, in}.');
+  if (!Array.isArray(list)) return invalid(path, 'must be a list of {key, placeholder, at}.');
   if (list.length > maxSubstitutions) {
     return invalid(path, `has more than ${maxSubstitutions} substitutions. Remove some.`);
   }
@@ -37,10 +38,11 @@ export function substitutionsProblem(list: unknown, path: string): Problem | nul
 function substitutionProblem(item: unknown, field: string): Problem | null {
   if (!isFields(item)) return invalid(field, 'must be an object with key and placeholder.');
   return (
-    unknownField(item, field, ['key', 'placeholder', 'in']) ??
+    unknownField(item, field, ['key', 'placeholder', 'in', 'at']) ??
     keyProblem(item.key, at(field, 'key')) ??
     placeholderProblem(item.placeholder, at(field, 'placeholder')) ??
-    surfacesProblem(item.in, at(field, 'in'))
+    surfacesProblem(item.in, at(field, 'in')) ??
+    placesProblem(item.at, item.placeholder as string, item.in as Surface[] | undefined, at(field, 'at'))
   );
 }
 

@@ -6,6 +6,7 @@ import type { SupervisionPolicy } from '../core/supervision.ts';
 import { createAlarm } from './alarm.ts';
 import type { VaultEvent, VaultProtocol } from './protocol.ts';
 import { createPublisher } from './publisher.ts';
+import type { Quotas } from './quotas.ts';
 import type { Store } from './store.ts';
 import { agentHandlers } from './vault-agents.ts';
 import { approvalHandlers } from './vault-approval.ts';
@@ -26,6 +27,7 @@ export interface VaultOptions {
   readonly store: Store;
   readonly kek: KeyObject;
   readonly audit: Ref<AuditProtocol>;
+  readonly quotas: Quotas;
   /** Told of what operators and agents want to hear of, after it has happened. It must not throw. */
   readonly onEvent?: (event: VaultEvent) => void;
   /** Told of commits that the store refused. */
@@ -44,7 +46,7 @@ const retryMs = 1000;
  * tells every lane.
  */
 export function vaultActor(options: VaultOptions): ActorSpec<VaultProtocol> {
-  const { store, kek, audit, supervision } = options;
+  const { store, kek, audit, quotas, supervision } = options;
   const { onEvent = () => {}, onError = () => {}, onDamaged = () => {} } = options;
   const publisher = createPublisher();
   const outbox = createOutbox(audit);
@@ -52,7 +54,7 @@ export function vaultActor(options: VaultOptions): ActorSpec<VaultProtocol> {
   return {
     name: 'vault',
     supervision,
-    async start({ clock, self }) {
+    async start({ clock, self, fail }) {
       const state = await loadState(store, kek, onDamaged);
       publisher.publishAll(fullState(state));
       const alarm = createAlarm(clock, () => self.tell('expire', {}) === 'sent');
@@ -64,9 +66,11 @@ export function vaultActor(options: VaultOptions): ActorSpec<VaultProtocol> {
         store,
         publisher,
         outbox,
+        quotas,
         now: clock.now,
         onEvent,
         onError,
+        onLost: fail,
         onSettled(changes) {
           for (const change of changes) alarm.before(dueAt(change));
           flushAudit();

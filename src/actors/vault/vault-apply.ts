@@ -18,6 +18,7 @@ export function applyChanges(state: VaultState, changes: readonly Change[]): Del
 
 function applyChange(state: VaultState, change: Change): readonly Delta[] {
   const { key } = change;
+  state.usage.take(change, state.proposals);
   switch (change.table) {
     case 'meta':
       return applyMeta(state, key, change.value);

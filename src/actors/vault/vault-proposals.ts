@@ -2,7 +2,7 @@ import type { Handlers } from '../core/behavior.ts';
 import { refused, textProblem } from './fields.ts';
 import { merge } from './merge.ts';
 import type { CredentialSlot, Proposal } from './model.ts';
-import { accept, type Problem, type Result, refuse } from './problem.ts';
+import { accept, type Problem, problem, type Result, refuse } from './problem.ts';
 import { decide, proposalEvent, slotKey } from './proposal-decision.ts';
 import { type CheckedProposal, checkProposal } from './proposal-rules.ts';
 import type { VaultProtocol } from './protocol.ts';
@@ -17,7 +17,6 @@ import { findVault, type Writer } from './vault-writer.ts';
 
 type Names = 'proposal.create' | 'proposal.get' | 'proposal.list' | 'proposal.reject' | 'proposal.cancel';
 
-const maxPending = 20;
 /** Decided ones kept for each vault: an agent that proposes and cancels for ever must not fill the disk. */
 const maxKept = 1000;
 const lifetimeMs = 7 * 86_400_000;
@@ -43,7 +42,8 @@ export function proposalHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
       const entry = found.value;
       const checked = checkProposal(body);
       if (!checked.ok) return checked;
-      if (entry.pending.size >= maxPending) return refuse('too_many_pending_proposals', undefined, {}, 60);
+      const many = tooMany(writer, entry, by.actor);
+      if (many) return refused(many);
       const wrong = mergeProblem(entry, checked.value);
       if (wrong) return refused(wrong);
 
@@ -181,6 +181,25 @@ export function mergeProblem(
 
 export function slotsOf(slots: readonly CredentialSlot[], action: CredentialSlot['action']): string[] {
   return slots.filter((slot) => slot.action === action).map(({ key }) => key);
+}
+
+/** Refuses one more that waits, by what its agent and its vault may have waiting. */
+function tooMany({ state, quotas }: Writer, { pending, vault }: VaultEntry, actor: string): Problem | null {
+  let own = 0;
+  for (const entry of state.vaults.values())
+    for (const id of entry.pending) if (state.proposals.get(id)?.created_by === actor) own++;
+  const wait = (whose: string, limit: number) =>
+    problem(
+      'too_many_pending_proposals',
+      `${whose} has ${limit} proposals waiting, which is as many as it may. Wait until some are decided, or cancel your own.`,
+      { limit },
+      60,
+    );
+  const { agent, vault: shared } = quotas;
+  if (agent.proposals > 0 && own >= agent.proposals) return wait('This agent', agent.proposals);
+  if (shared.proposals > 0 && pending.size >= shared.proposals)
+    return wait(`The vault '${vault.name}'`, shared.proposals);
+  return null;
 }
 
 /** The values that the agent gave itself, kept sealed beside the proposal until it is decided. */

@@ -1,5 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import type { Agent, Invite, Operator, OperatorSession, Proposal, Service, Session, Vault } from './model.ts';
+import { Usage } from './quotas.ts';
 import { createRateSlots, type RateSlots } from './rate-slots.ts';
 import type { Sealed } from './seal.ts';
 import { type Delta, RATE_SLOTS } from './state.ts';
@@ -45,6 +46,8 @@ export interface VaultState {
   readonly operators: Map<string, Operator>;
   /** By token hash. */
   readonly operatorSessions: Map<string, OperatorSession>;
+  /** What each agent and vault keeps, for their quotas. */
+  readonly usage: Usage;
   lastProposalId: number;
 }
 
@@ -63,6 +66,7 @@ export function emptyState(kek: KeyObject): VaultState {
     invites: new Map(),
     operators: new Map(),
     operatorSessions: new Map(),
+    usage: new Usage(),
     lastProposalId: 0,
   };
 }

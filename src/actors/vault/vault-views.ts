@@ -1,5 +1,5 @@
 import type { Agent, Proposal, Session } from './model.ts';
-import { defaultSurfaces } from './model.ts';
+import { surfacesOf } from './model.ts';
 import type { AgentView, Discovery, ProposalView, SessionView, VaultView } from './protocol.ts';
 import type { VaultEntry, VaultState } from './vault-state.ts';
 
@@ -30,9 +30,10 @@ export function discovery({ vault, services, credentials }: VaultEntry): Discove
       description: description ?? '',
       enabled: enabled !== false,
       auth_type: auth.type,
-      substitutions: (substitutions ?? []).map(({ placeholder, in: surfaces }) => ({
-        placeholder,
-        in: surfaces ?? defaultSurfaces,
+      substitutions: (substitutions ?? []).map((each) => ({
+        placeholder: each.placeholder,
+        in: surfacesOf(each),
+        ...(each.at !== undefined && { at: each.at }),
       })),
     })),
     available_credentials: [...credentials.keys()].sort(),

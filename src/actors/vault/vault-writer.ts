@@ -3,7 +3,8 @@ import type { Ref } from '../core/protocol.ts';
 import { type Problem, problem, type Result, refuse } from './problem.ts';
 import type { By, VaultEvent } from './protocol.ts';
 import type { Publisher } from './publisher.ts';
-import type { Change, Store, StoreError } from './store.ts';
+import type { Quotas } from './quotas.ts';
+import { type Change, type Store, StoreError } from './store.ts';
 import { applyChanges } from './vault-apply.ts';
 import type { VaultEntry, VaultState } from './vault-state.ts';
 
@@ -20,13 +21,15 @@ export interface Deed {
 
 export interface Writer {
   readonly state: VaultState;
+  readonly quotas: Quotas;
   /** Wall clock, ms. */
   now(): number;
   /** ISO 8601. */
   timestamp(): string;
   /**
    * Makes a change: store, then memory, then every lane, then the audit, then the events. null: done.
-   * `internal`: the store refused, and all of these are as they were. `audit_unavailable`: it wasn't tried.
+   * `store_unavailable`: the store refused, and all of these are as they were, or, with `applied: "unknown"`, nobody
+   * can say. `quota_exceeded`, `audit_unavailable`: it wasn't tried.
    */
   commit(
     changes: readonly Change[],
@@ -40,16 +43,19 @@ export interface WriterOptions {
   readonly store: Store;
   readonly publisher: Publisher;
   readonly outbox: AuditOutbox;
+  readonly quotas: Quotas;
   readonly now: () => number;
   readonly onEvent: (event: VaultEvent) => void;
   /** Told of commits that failed. */
   readonly onError: (error: Error) => void;
+  /** Ends this life of the actor: the store is gone, and the next life asks it what it holds. */
+  readonly onLost: (error: Error) => void;
   /** Called after each try with what was committed, nothing if it failed, so that timers can be set. */
   readonly onSettled: (changes: readonly Change[]) => void;
 }
 
 export function createWriter(options: WriterOptions): Writer {
-  const { state, store, publisher, outbox, now, onEvent, onError, onSettled } = options;
+  const { state, store, publisher, outbox, quotas, now, onEvent, onError, onLost, onSettled } = options;
   const timestamp = () => new Date(now()).toISOString();
 
   function record({ action, by, vault, target, ...details }: Deed, status: number): void {
@@ -62,20 +68,25 @@ export function createWriter(options: WriterOptions): Writer {
 
   return {
     state,
+    quotas,
     now,
     timestamp,
     async commit(changes, deeds, events = []) {
       const list = deeds === null ? [] : 'action' in deeds ? [deeds] : deeds;
       if (outbox.isFull()) return problem('audit_unavailable', auditFull);
+      const over = state.usage.problem(changes, state.proposals, quotas);
+      if (over) return over;
       try {
         await store.commit(changes);
       } catch (error) {
-        onError(error as Error);
-        // Whether the change happened is for the store to say: this life of the actor ends, the next one asks it.
-        if ((error as StoreError).code === 'store_lost') throw error;
-        for (const deed of list) record(deed, 500);
+        if (!(error instanceof StoreError)) throw error;
+        onError(error);
+        for (const deed of list) record(deed, 503);
         onSettled([]);
-        return problem('internal', storeFailed);
+        if (error.code !== 'store_lost')
+          return problem('store_unavailable', storeFailed, { applied: false }, 5);
+        onLost(error);
+        return problem('store_unavailable', storeLost, { applied: 'unknown' }, 5);
       }
       publisher.publish(applyChanges(state, changes));
       for (const deed of list) record(deed, 200);
@@ -88,6 +99,8 @@ export function createWriter(options: WriterOptions): Writer {
 
 const auditFull =
   'The audit log cannot be written, so nothing is changed. The operator has to make room on its disk.';
+const storeLost =
+  'The store is gone, so nobody can say whether this was done. Look before you try again; the operator has to look at its disk.';
 const storeFailed =
   "The change could not be stored, so nothing was changed. Try again; if it stays so, the operator has to look at the broker's log and at its disk.";
 
@@ -95,7 +108,12 @@ const storeFailed =
 export function findVault(state: VaultState, name: string): Result<VaultEntry> {
   const entry = state.vaults.get(state.vaultIds.get(name) ?? '');
   if (entry) return { ok: true, value: entry };
-  return refuse('not_found', `There is no vault of this name. See 'broker vault list'.`);
+  return refuse('not_found', `There is no vault ${quoted(name)}. See 'broker vault list'.`);
+}
+
+/** A name as it was given, cut where it is no name at all. */
+function quoted(name: string): string {
+  return `'${name.length > 64 ? `${name.slice(0, 64)}…` : name}'`;
 }
 
 /** Lines for the audit that its mailbox had no room for, until it has. */

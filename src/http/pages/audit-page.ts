@@ -34,12 +34,11 @@ interface ChangeRecord {
 
 /** `/audit`: who changed what, and whether the log is whole. Requests are at `/requests`. */
 export function auditPageRoutes(front: FrontParts, { page, action }: PageRoutes): Route[] {
-  const { auditRead, auditVerify } = front;
-  if (!auditRead) return [];
+  const { audit } = front;
 
   async function changes(vault: string | undefined, signedIn: SignedIn): Promise<ChangeRecord[]> {
     const found: ChangeRecord[] = [];
-    for await (const line of auditRead?.({ vault, limit: maxRead }) ?? []) {
+    for await (const line of audit.read({ vault, limit: maxRead })) {
       const record = changeOf(line);
       if (record && maySee(signedIn, record)) found.push(record);
     }
@@ -50,7 +49,7 @@ export function auditPageRoutes(front: FrontParts, { page, action }: PageRoutes)
     const { vault } = query;
     if (vault !== undefined && !administers(signedIn.identity, vault)) return foreignVault();
     const [records, vaults] = await Promise.all([changes(vault, signedIn), vaultsFor(front, signedIn)]);
-    const mayVerify = auditVerify !== undefined && signedIn.identity.role === 'owner';
+    const mayVerify = signedIn.identity.role === 'owner';
     const content = html`${verdict ? verdictHtml(verdict) : null}
 <p>The last changes. What agents send is under <a href="/requests">Requests</a>; <code>broker audit export</code> gives all of it.</p>
 <div class="row"><form method="get" action="/audit" class="row">${selectField({ name: 'vault', label: 'Vault', value: vault ?? '', small: true }, [['', 'All'], ...vaults.map(({ name }) => [name, name] as const)])}
@@ -66,7 +65,7 @@ ${records.length === 0 ? html`<div class="empty"><p><strong>No changes yet</stro
     action('/audit', async (call) => {
       const refusal = ownerProblem(call.signedIn.identity);
       if (refusal) return refusal;
-      return show(call, (await auditVerify?.()) ?? null);
+      return show(call, await audit.verify());
     }),
   ];
 }

@@ -8,7 +8,7 @@ import type { PageRoutes } from './page-route.ts';
 import { listOf } from './service-words.ts';
 import { servicePath } from './vault-services.ts';
 
-/** What `FrontOptions.explain` answers, as far as it is shown. */
+/** What `ProxyPort.explain` answers, as far as it is shown. */
 interface Explanation {
   readonly host: string;
   readonly decision: 'inject' | 'passthrough' | 'refuse';
@@ -24,14 +24,12 @@ interface Explanation {
 
 /** `/explain`: why a request is refused, or goes without a credential. Nothing is sent. */
 export function explainRoutes(front: FrontParts, { page }: PageRoutes): Route[] {
-  const { explain } = front;
-  if (!explain) return [];
   return [
     page('/explain', async ({ signedIn, query }) => {
       const vaults = await vaultsFor(front, signedIn);
       const { vault = vaults[0]?.name ?? 'default', method = 'GET', url = '' } = query;
       if (!administers(signedIn.identity, vault)) return foreignVault();
-      const found = url === '' ? null : await explain({ vault, method, url });
+      const found = url === '' ? null : await front.proxy.explain({ vault, method, url });
       const content = html`${found?.ok === false ? refusalHtml(found.problem) : null}
 <p>Tells what would happen to a request now. Nothing is sent.</p>
 <form method="get" action="/explain" class="row">

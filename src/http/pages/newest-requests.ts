@@ -1,4 +1,4 @@
-import type { FrontOptions } from '../front-options.ts';
+import type { AuditPort } from '../front-options.ts';
 import type { OperatorIdentity } from '../route.ts';
 import { isWanted, type RequestFilter, type RequestRecord, requestOf } from './request-record.ts';
 
@@ -8,12 +8,12 @@ export const maxShown = 100;
 
 /** The newest requests that an operator may see and wants to, the newest first. */
 export async function newestRequests(
-  auditRead: NonNullable<FrontOptions['auditRead']>,
+  audit: AuditPort,
   filter: RequestFilter,
   identity: OperatorIdentity,
 ): Promise<RequestRecord[]> {
   const found: RequestRecord[] = [];
-  for await (const line of auditRead({ vault: filter.vault, limit: maxRead })) {
+  for await (const line of audit.read({ vault: filter.vault, limit: maxRead })) {
     const record = requestOf(line);
     if (record && isWanted(record, filter, identity)) found.push(record);
   }

@@ -26,7 +26,7 @@ export function overviewRoutes(front: FrontParts, { page }: PageRoutes): Route[]
       const { agents } = found.value as { agents: readonly unknown[] };
       const content = html`${firstSteps(vaults, agents.length + sessions.length > 0)}
 ${pendingHtml(pending.value.proposals)}
-${front.history && front.stats ? trafficHtml(panels(front.history.minutes())) : null}
+${trafficHtml(panels(front.history.minutes()))}
 ${healthHtml(front)}
 ${vaultsHtml(vaults)}`;
       return consolePage(front, signedIn, { title: 'Overview', section: '/', content });
@@ -78,21 +78,21 @@ ${barChart(id, values)}
   return html`<h2>The last hour</h2><div class="tiles charts" data-live="stats">${tiles}</div>`;
 }
 
-function healthHtml(front: FrontParts): Html {
-  const stats = front.stats?.();
+function healthHtml({ health }: FrontParts): Html {
+  const stats = health.stats();
   const lines = [
     [
       'Serving',
-      front.draining()
+      health.draining()
         ? bad('stopping')
-        : front.ready()
+        : health.ready()
           ? good('yes')
           : bad('not yet: a proxy thread is missing'),
     ],
-    ...(stats ? statsLines(stats) : []),
+    ...statsLines(stats),
   ] as const;
   return html`<h2>Health</h2><dl class="facts">${lines.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
-${stats && stats.refusals.length > 0 ? refusalsHtml(stats) : null}`;
+${stats.refusals.length > 0 ? refusalsHtml(stats) : null}`;
 }
 
 function statsLines({ lanes, auditHealthy, openConnections }: Stats): [string, Html][] {

@@ -10,15 +10,12 @@ import { table, tableRow, withQuery } from './table.ts';
 
 /** `/requests`: what agents send, as it happens. */
 export function requestRoutes(front: FrontParts, { page }: PageRoutes): Route[] {
-  const { auditRead } = front;
-  if (!auditRead) return [];
-
   return [
     page('/requests', async ({ signedIn, query }) => {
       const { vault, host, outcome } = query;
       const filter = { vault, host, outcome };
       const [records, vaults] = await Promise.all([
-        newestRequests(auditRead, filter, signedIn.identity),
+        newestRequests(front.audit, filter, signedIn.identity),
         vaultsFor(front, signedIn),
       ]);
       const rows = records.map(cellsOf);

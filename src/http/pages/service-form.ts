@@ -1,9 +1,17 @@
 import { isCredentialKey } from '../../actors/vault/credential-rules.ts';
-import { type AuthConfig, surfaces } from '../../actors/vault/model.ts';
+import { type AuthConfig, type Surface, surfaces } from '../../actors/vault/model.ts';
 import type { Problem } from '../../actors/vault/problem.ts';
 import { type Html, html } from '../html.ts';
 import type { SignedIn } from '../sign-in.ts';
-import { areaField, formHtml, refusalHtml, secretField, textField, tickField } from './controls.ts';
+import {
+  areaField,
+  formHtml,
+  refusalHtml,
+  secretField,
+  selectField,
+  textField,
+  tickField,
+} from './controls.ts';
 import { maxRows, type ServiceDraft, type SubstitutionDraft } from './service-input.ts';
 import { listOf } from './service-words.ts';
 import { type ServiceTemplate, serviceTemplates } from './templates.ts';
@@ -103,26 +111,42 @@ ${key('password', 'Password', draft.password, 'The name of the credential. Empty
 </fieldset>`;
 }
 
-function substitutionFields({ substitutions }: ServiceDraft, wrong: string | null): Html {
-  const spare = { key: '', placeholder: '', in: ['path', 'query'] };
+function substitutionFields({ substitutions, reflection }: ServiceDraft, wrong: string | null): Html {
+  const spare = { key: '', placeholder: '', in: [], path: '', query: '', header: '' };
   const rows = [...substitutions, spare].slice(0, maxRows);
-  const isOpen = substitutions.length > 0 || wrong?.startsWith('substitutions');
+  // What was chosen once stays, unless another is chosen: a change that leaves it out keeps it.
+  const choices = reflectionChoices.filter(([value]) => value !== '' || reflection === '');
+  const isOpen = substitutions.length > 0 || reflection !== '' || wrong?.startsWith('substitutions');
   return html`<details${isOpen ? html` open` : null}><summary>Placeholders in the path, the query or other headers</summary>
 <p class="muted">Where the agent writes the placeholder, the broker puts the value of the credential. To take all of them away, remove the service and add it again.</p>
-${rows.map((row, i) => substitutionRow(row, i, wrong))}</details>`;
+${rows.map((row, i) => substitutionRow(row, i, wrong))}
+${selectField({ name: 'reflection', label: 'Answers that repeat a credential', value: reflection, hint: 'By itself: asterisks where a placeholder may stand anywhere, else noted.' }, choices)}</details>`;
 }
 
-function substitutionRow(
-  { key, placeholder, in: where }: SubstitutionDraft,
-  i: number,
-  wrong: string | null,
-): Html {
+const reflectionChoices = [
+  ['', 'By itself'],
+  ['redact', 'Put asterisks in its place'],
+  ['audit', 'Note it in the record'],
+  ['pass', 'Don’t look'],
+] as const;
+
+function substitutionRow(row: SubstitutionDraft, i: number, wrong: string | null): Html {
+  const { key, placeholder } = row;
   const name = (field: string) => `substitutions.${i}.${field}`;
-  const labels = { path: 'Path', query: 'Query', header: 'Headers' };
+  const labels = { path: 'Anywhere in the path', query: 'Anywhere in the query', header: 'In any header' };
+  const place = (field: Surface, label: string, example: string) =>
+    textField({
+      ...{ name: name(`at.${field}`), label, value: row[field], placeholder: example },
+      wrong: wrong === name(`at.${field}`),
+    });
   return html`<fieldset><legend>Placeholder ${i + 1}</legend><div class="row">
 ${textField({ name: name('placeholder'), label: 'Placeholder', value: placeholder, placeholder: '__account__', wrong: wrong === name('placeholder') })}
-${textField({ name: name('key'), label: 'Credential', value: keyOnly(key), list: 'keys', placeholder: 'ACCOUNT_ID', wrong: wrong === name('key') })}
-<div id="${name('in')}" tabindex="-1">${surfaces.map((surface) => tickField(name(surface), labels[surface], where.includes(surface)))}</div></div></fieldset>`;
+${textField({ name: name('key'), label: 'Credential', value: keyOnly(key), list: 'keys', placeholder: 'ACCOUNT_ID', wrong: wrong === name('key') })}</div>
+<p class="muted" id="${name('at')}" tabindex="-1">Where it is replaced. Elsewhere it goes as it is, so that the agent can’t have it stored or shown to it.</p><div class="row">
+${place('path', 'Path', '/bot__account__/*')}
+${place('query', 'Query parameters', 'key')}
+${place('header', 'Headers', 'X-Key')}</div>
+<details id="${name('in')}" tabindex="-1"${row.in.length > 0 ? html` open` : null}><summary>Without a place</summary>${surfaces.map((surface) => tickField(name(surface), labels[surface], row.in.includes(surface)))}</details></fieldset>`;
 }
 
 /** Values of keys that aren't stored yet: so a service and its credentials are set in one go. */

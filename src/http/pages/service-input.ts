@@ -3,7 +3,10 @@ import {
   type AuthConfig,
   authTypes,
   defaultSurfaces,
+  type Reflection,
   type ServiceInput,
+  type Substitution,
+  type Surface,
   surfaces,
 } from '../../actors/vault/model.ts';
 import { accept, type Result } from '../../actors/vault/problem.ts';
@@ -23,26 +26,37 @@ export interface ServiceDraft {
   /** A header a line, `Name: template`. */
   readonly headers: string;
   readonly substitutions: readonly SubstitutionDraft[];
+  /** Empty: as it is by itself. */
+  readonly reflection: string;
 }
 
 export interface SubstitutionDraft {
   readonly key: string;
   readonly placeholder: string;
+  /** Surfaces where it may stand anywhere. */
   readonly in: readonly string[];
+  /** Its places: a path; names of parameters and of headers, with commas or spaces between. */
+  readonly path: string;
+  readonly query: string;
+  readonly header: string;
 }
 
 export const emptyDraft: ServiceDraft = {
   ...{ host: '', description: '', type: 'bearer', token: '', username: '', password: '' },
-  ...{ key: '', header: '', prefix: '', headers: '', substitutions: [] },
+  ...{ key: '', header: '', prefix: '', headers: '', substitutions: [], reflection: '' },
 };
 
 /** The most rows of substitutions that a form has. */
 export const maxRows = 20;
 
 /** A service as its form shows it. */
-export function draftOf({ host, description = '', auth, substitutions = [] }: ServiceInput): ServiceDraft {
-  const rows = substitutions.map((each) => ({ ...each, in: each.in ?? defaultSurfaces }));
-  const common = { ...emptyDraft, host, description, substitutions: rows };
+export function draftOf(service: ServiceInput): ServiceDraft {
+  const { host, description = '', auth, substitutions = [], reflection = '' } = service;
+  const rows = substitutions.map(({ key, placeholder, in: declared = defaultSurfaces, at }) => ({
+    ...{ key, placeholder, in: at === undefined ? declared : [], path: at?.path ?? '' },
+    ...{ query: at?.query?.join(' ') ?? '', header: at?.header?.join(' ') ?? '' },
+  }));
+  const common = { ...emptyDraft, host, description, substitutions: rows, reflection };
   if (auth === undefined) return common;
   if (auth.type !== 'custom') return { ...common, ...auth };
   const lines = Object.entries(auth.headers).map(([name, template]) => `${name}: ${template}`);
@@ -56,6 +70,9 @@ export function draftFrom(form: Form): ServiceDraft {
     key: text(`substitutions.${i}.key`),
     placeholder: text(`substitutions.${i}.placeholder`),
     in: surfaces.filter((surface) => form.has(`substitutions.${i}.${surface}`)),
+    path: text(`substitutions.${i}.at.path`),
+    query: text(`substitutions.${i}.at.query`),
+    header: text(`substitutions.${i}.at.header`),
   }));
   return {
     host: text('host'),
@@ -70,6 +87,7 @@ export function draftFrom(form: Form): ServiceDraft {
     prefix: form.get('auth.prefix')?.trimStart() ?? '',
     headers: form.get('auth.headers') ?? '',
     substitutions: rows.filter(({ key, placeholder }) => key !== '' || placeholder !== ''),
+    reflection: text('reflection'),
   };
 }
 
@@ -77,13 +95,31 @@ export function draftFrom(form: Form): ServiceDraft {
 export function inputOf(draft: ServiceDraft): Result<ServiceInput> {
   const auth = authOf(draft);
   if (!auth.ok) return auth;
-  const { host, description, substitutions } = draft;
+  const { host, description, substitutions, reflection } = draft;
   return accept({
     host,
     description,
     auth: auth.value,
-    ...(substitutions.length > 0 && { substitutions: substitutions as ServiceInput['substitutions'] }),
+    ...(substitutions.length > 0 && { substitutions: substitutions.map(substitutionOf) }),
+    ...(reflection !== '' && { reflection: reflection as Reflection }),
   });
+}
+
+/** With neither a place nor a surface it has an empty `at`, and is refused there. */
+function substitutionOf(draft: SubstitutionDraft): Substitution {
+  const { key, placeholder, in: anywhere, path } = draft;
+  const [query, header] = [draft.query, draft.header].map((names) => names.split(/[\s,]+/).filter(Boolean));
+  const at = {
+    ...(path && { path }),
+    ...(query.length > 0 && { query }),
+    ...(header.length > 0 && { header }),
+  };
+  const isPlaced = anywhere.length === 0 || Object.keys(at).length > 0;
+  return {
+    ...{ key, placeholder },
+    ...(anywhere.length > 0 && { in: anywhere as readonly Surface[] }),
+    ...(isPlaced && { at }),
+  };
 }
 
 function authOf(draft: ServiceDraft): Result<AuthConfig> {

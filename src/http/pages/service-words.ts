@@ -1,8 +1,11 @@
 import {
   type AuthConfig,
-  defaultSurfaces,
+  type Places,
+  type Reflection,
+  reflectionOf,
   type Service,
   type Substitution,
+  surfacesOf,
 } from '../../actors/vault/model.ts';
 import type { VaultView } from '../../actors/vault/protocol.ts';
 import { parseTemplate } from '../../actors/vault/template.ts';
@@ -25,6 +28,7 @@ export function serviceWords(
   const words = [
     authWords(fixedText === 'shown' ? auth : withoutFixedText(auth), host, when === 'then' ? 'will ' : ''),
     ...substitutions.map(substitutionWords),
+    ...reflectionWords(service),
   ];
   if (enabled !== false) return words;
   return [html`Disabled: requests to ${host} are refused. If it is enabled:`, ...words];
@@ -102,7 +106,33 @@ function authWords(auth: AuthConfig, host: Html, will: string): Html {
 
 const surfaceWords = { path: 'path', query: 'query', header: 'headers' } as const;
 
-function substitutionWords({ key, placeholder, in: surfaces = defaultSurfaces }: Substitution): Html {
-  const where = listWords(surfaces.map((surface) => html`${surfaceWords[surface]}`));
-  return html`Where the agent writes <code>${placeholder}</code> in the ${where}, <code>${key}</code> is put in its place.`;
+function substitutionWords(substitution: Substitution): Html {
+  const { key, placeholder, at } = substitution;
+  const where = at
+    ? placeWords(at)
+    : html`anywhere in the ${listWords(surfacesOf(substitution).map((surface) => html`${surfaceWords[surface]}`))}`;
+  return html`Where the agent writes <code>${placeholder}</code> ${where}, <code>${key}</code> is put in its place.`;
+}
+
+/** `in the path /bot__t__/*`, `as the query parameter key`, `in the header X-Key`. */
+function placeWords({ path, query, header }: Places): Html {
+  const places: Html[] = [];
+  if (path !== undefined) places.push(html`in a path of the form <code>${path}</code>`);
+  if (query) places.push(html`in the query parameter ${listOf(query, query.length)}`);
+  if (header) places.push(html`in the header ${listOf(header, header.length)}`);
+  return listWords(places);
+}
+
+const reflected: Readonly<Record<Reflection, string>> = {
+  pass: 'Answers aren’t looked at: where one repeats a credential, the agent reads it.',
+  audit: 'Where an answer repeats a credential, its record says so; the agent reads it.',
+  redact: 'Where an answer repeats a credential, the agent gets asterisks.',
+};
+
+/** What becomes of answers; nothing where nothing is put in, or where it is as usual. */
+function reflectionWords(service: Service): Html[] {
+  const { auth, substitutions = [], reflection } = service;
+  if (auth.type === 'passthrough' && substitutions.length === 0) return [];
+  const effective = reflectionOf(service);
+  return reflection === undefined && effective === 'audit' ? [] : [html`${reflected[effective]}`];
 }
