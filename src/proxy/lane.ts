@@ -25,17 +25,6 @@ export interface Timeouts {
   readonly relay: number;
 }
 
-export const defaultTimeouts: Timeouts = {
-  clientTls: 9_000,
-  head: 10_000,
-  keepAlive: 600_000,
-  connect: 10_000,
-  upstreamTls: 10_000,
-  responseHead: 300_000,
-  body: 300_000,
-  relay: 3_600_000,
-};
-
 /** Whether a plain (not TLS-wrapped) proxy connection is answered. */
 export type PlainPolicy = 'loopback' | 'always' | 'never';
 

@@ -7,7 +7,8 @@ import t from 'tap';
 import { type AuditLog, type AuditLogOptions, openAuditLog } from '../../src/actors/audit-log.ts';
 import type { AuditQuery } from '../../src/actors/audit-read.ts';
 import { verifyAuditLog } from '../../src/actors/audit-verify.ts';
-import { manualClock, systemClock } from '../../src/actors/core/clock.ts';
+import { systemClock } from '../../src/actors/core/clock.ts';
+import { manualClock } from '../support/manual-clock.ts';
 
 const base = fs.mkdtempSync(join(tmpdir(), 'broker-audit-'));
 t.teardown(() => fs.rmSync(base, { recursive: true }));

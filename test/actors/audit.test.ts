@@ -10,9 +10,9 @@ import t, { type Test } from 'tap';
 import { type AuditOptions, auditActor, auditHealth, auditLine } from '../../src/actors/audit.ts';
 import { type AuditLog, openAuditLog } from '../../src/actors/audit-log.ts';
 import { verifyAuditLog } from '../../src/actors/audit-verify.ts';
-import { manualClock } from '../../src/actors/core/clock.ts';
 import { policies } from '../../src/actors/core/supervision.ts';
 import { createSystem } from '../../src/actors/core/system.ts';
+import { manualClock } from '../support/manual-clock.ts';
 
 const base = mkdtempSync(join(tmpdir(), 'broker-audit-'));
 t.teardown(() => rmSync(base, { recursive: true }));

@@ -5,10 +5,10 @@ import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { type CaProtocol, caActor, type RootStore } from '../../src/actors/ca.ts';
 import { type CaRoots, newRoot, parseRoots, rotated, standing } from '../../src/actors/ca-roots.ts';
-import { manualClock } from '../../src/actors/core/clock.ts';
 import type { Ref } from '../../src/actors/core/protocol.ts';
 import { createSystem } from '../../src/actors/core/system.ts';
 import { type Problem, problem } from '../../src/actors/vault/problem.ts';
+import { manualClock } from '../support/manual-clock.ts';
 
 const start = Date.parse('2031-05-06T07:08:09.000Z');
 const day = 24 * 3_600_000;

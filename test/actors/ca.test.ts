@@ -8,9 +8,10 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import t from 'tap';
 import { caActor } from '../../src/actors/ca.ts';
-import { manualClock, systemClock } from '../../src/actors/core/clock.ts';
+import { systemClock } from '../../src/actors/core/clock.ts';
 import { createSystem } from '../../src/actors/core/system.ts';
 import { createLeaf, createRoot, openRoot } from '../../src/actors/x509.ts';
+import { manualClock } from '../support/manual-clock.ts';
 
 const hour = 3_600_000;
 const dir = mkdtempSync(join(tmpdir(), 'broker-ca-'));

@@ -4,13 +4,13 @@ import { setTimeout as sleep, setImmediate as tick } from 'node:timers/promises'
 import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import type { ActorSpec, Context } from '../../src/actors/core/behavior.ts';
-import { manualClock } from '../../src/actors/core/clock.ts';
 import { channels } from '../../src/actors/core/diagnostics.ts';
 import { ActorError, type ActorErrorCode } from '../../src/actors/core/errors.ts';
 import { connect, serve } from '../../src/actors/core/link.ts';
 import type { Ref } from '../../src/actors/core/protocol.ts';
 import { judge, policies } from '../../src/actors/core/supervision.ts';
 import { type ActorSystem, createSystem } from '../../src/actors/core/system.ts';
+import { manualClock } from '../support/manual-clock.ts';
 
 interface Worker {
   note: { in: string };

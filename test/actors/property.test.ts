@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { type ManualClock, manualClock } from '../../src/actors/core/clock.ts';
 import { ActorError } from '../../src/actors/core/errors.ts';
 import type { Ref } from '../../src/actors/core/protocol.ts';
 import type { SupervisionPolicy } from '../../src/actors/core/supervision.ts';
 import { type ActorSystem, createSystem } from '../../src/actors/core/system.ts';
+import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 
 /**
  * Whole histories of a few actors against a model that says what each of them must do and when. Work, back-offs and

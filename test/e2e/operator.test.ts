@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import tls from 'node:tls';
 import t from 'tap';
 import { openAuditLog } from '../../src/actors/audit-log.ts';
-import { manualClock } from '../../src/actors/core/clock.ts';
 import {
   type Broker,
   collect,
@@ -15,6 +14,7 @@ import {
   temporary,
   until,
 } from '../support/broker.ts';
+import { manualClock } from '../support/manual-clock.ts';
 import { keys, onTerminal } from '../support/terminal.ts';
 import { reaching, startUpstream } from '../support/tls-upstream.ts';
 import { openTunnel, rootOf } from '../support/tunnel.ts';

@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
-import { manualClock } from '../../src/actors/core/clock.ts';
 import { reflections, type Service } from '../../src/actors/vault/model.ts';
 import { checkProposal } from '../../src/actors/vault/proposal-rules.ts';
 import type { ProposalReview } from '../../src/actors/vault/protocol.ts';
@@ -22,6 +21,7 @@ import { slice, withQuery } from '../../src/http/pages/table.ts';
 import { serviceTemplates, templateDomains } from '../../src/http/pages/templates.ts';
 import type { Route } from '../../src/http/route.ts';
 import { type FrontParts, frontRoutes } from '../../src/http/routes.ts';
+import { manualClock } from '../support/manual-clock.ts';
 import { by, startBroker, type TestBroker } from './start-front.ts';
 
 /** Markup as somebody reads it. */

@@ -2,9 +2,9 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { authProblem } from '../../src/actors/vault/auth-rules.ts';
-import { canonicalHost, hostHeader, parseAuthority } from '../../src/actors/vault/authority.ts';
+import { hostHeader, parseAuthority } from '../../src/actors/vault/authority.ts';
 import { isCredentialKey } from '../../src/actors/vault/credential-rules.ts';
-import { matchService, parseHostPattern } from '../../src/actors/vault/host-pattern.ts';
+import { parseHostPattern } from '../../src/actors/vault/host-pattern.ts';
 import { merge } from '../../src/actors/vault/merge.ts';
 import type { AuthConfig, Service, ServiceChange } from '../../src/actors/vault/model.ts';
 import { checkProposal } from '../../src/actors/vault/proposal-rules.ts';
@@ -14,6 +14,7 @@ import { parseProxyAuthorization } from '../../src/proxy/authenticate.ts';
 import { render } from '../../src/proxy/inject.ts';
 import { createNetguard } from '../../src/proxy/netguard.ts';
 import { Substituter } from '../../src/proxy/substitute.ts';
+import { chosen } from '../support/chosen.ts';
 
 const values: Readonly<Record<string, { yes: unknown[]; no: unknown[] }>> = JSON.parse(
   readFileSync(new URL('../vectors/values.json', import.meta.url), 'utf8'),
@@ -72,17 +73,6 @@ t.test('the longest that a proposal takes', async (t) => {
     t.equal(checkProposal(body(max + 1)).ok, false, `${max + 1}: ${body}`);
   }
 });
-
-/** What of these services takes a target. */
-function chosen(patterns: readonly string[], host: string, port = 443): string | undefined {
-  const services = new Map<string, string>();
-  for (const text of patterns) {
-    const parsed = parseHostPattern(text);
-    if ('pattern' in parsed) services.set(parsed.pattern, text);
-  }
-  const canonical = canonicalHost(host);
-  return canonical === null ? undefined : matchService(services, canonical.host, port);
-}
 
 t.test('which service takes a target', async (t) => {
   const all = ['*.a.test', '*.a.test:8443', 'x.a.test', 'x.a.test:8443'];

@@ -3,7 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { compose, type Running } from '../../bin/server/compose.ts';
 import { readSettings, type ServerSettings } from '../../bin/server/options.ts';
+import { quotasOf } from '../../bin/server/quotas.ts';
 import { type Clock, systemClock } from '../../src/actors/core/clock.ts';
+import type { Quotas } from '../../src/actors/vault/quotas.ts';
 import { startFront } from '../../src/http/front.ts';
 import type { FrontOptions } from '../../src/http/front-options.ts';
 
@@ -27,11 +29,19 @@ export interface ComposedBroker extends Running {
 
 const noInput = { args: [], rest: [], text: () => undefined, texts: () => [], flag: () => false };
 
+/** What a server has that is started without a flag. */
+export function usualSettings(): ServerSettings {
+  return readSettings(noInput, {});
+}
+
+/** What such a server lets agents and vaults keep. */
+export const usualQuotas: Quotas = quotasOf(usualSettings());
+
 /** The server as `broker server` composes it, on this thread, with one lane, on free ports and in a directory of its own. */
 export async function composeBroker(given: Composed = {}): Promise<ComposedBroker> {
   const { clock = systemClock, alter = () => ({}) } = given;
   const directory = mkdtempSync(join(tmpdir(), 'broker-composed-'));
-  const settings = { ...readSettings(noInput, {}), port: 0, 'proxy-port': 0, workers: 1, ...given.settings };
+  const settings = { ...usualSettings(), port: 0, 'proxy-port': 0, workers: 1, ...given.settings };
   const log: string[] = [];
   const records: Record<string, unknown>[] = [];
   const undo: (() => unknown)[] = [() => rmSync(directory, { recursive: true })];

@@ -3,6 +3,7 @@ import dns from 'node:dns';
 import net from 'node:net';
 import tls from 'node:tls';
 import { MessageChannel } from 'node:worker_threads';
+import { proxyOptions } from '../../bin/server/proxy-options.ts';
 import { caActor } from '../../src/actors/ca.ts';
 import { serve } from '../../src/actors/core/link.ts';
 import { createSystem } from '../../src/actors/core/system.ts';
@@ -11,12 +12,13 @@ import { failureBytes } from '../../src/actors/vault/sign-in-failures.ts';
 import type { Delta, StateMessage } from '../../src/actors/vault/state.ts';
 import { hashToken, mintToken } from '../../src/actors/vault/token.ts';
 import { createRoot } from '../../src/actors/x509.ts';
-import { defaultTimeouts, type Timeouts } from '../../src/proxy/lane.ts';
+import type { Timeouts } from '../../src/proxy/lane.ts';
 import { limitBytes } from '../../src/proxy/limits.ts';
 import type { Lookup } from '../../src/proxy/lookups.ts';
 import { meterBytes } from '../../src/proxy/meters.ts';
 import type { ProxyOptions } from '../../src/workers/boot.ts';
 import lane from '../../src/workers/entry.ts';
+import { usualSettings } from './compose.ts';
 import { eventually, type Wire, wireOf } from './wire.ts';
 
 export interface TestVault {
@@ -122,6 +124,8 @@ export async function startLane(
     });
   });
   const auditHealth = new SharedArrayBuffer(4);
+  const found = { apiPort: 1, proxyPort: port, baseUrl: 'http://broker.test', upstreamCa: [] };
+  const usual = proxyOptions(usualSettings(), found);
   const boot = {
     lane: 0,
     lanes: 1,
@@ -135,20 +139,13 @@ export async function startLane(
       auditHealth,
     },
     options: {
-      host: '127.0.0.1',
-      port,
-      apiPort: 1,
-      baseUrl: 'http://broker.test',
-      plain: 'loopback' as const,
+      ...usual,
       limit: { rps: 0, burst: 0, inflight: 0 },
       authFailures: 0,
       allowPrivateRanges: true,
-      networkAllow: [],
-      upstreamCa: [],
-      auditFailOpen: false,
       drainMs: 2000,
       ...options,
-      timeouts: { ...defaultTimeouts, ...options.timeouts },
+      timeouts: { ...usual.timeouts, ...options.timeouts },
     },
     leafKeyPem,
     listenerNames: ['localhost', '127.0.0.1', '::1'],

@@ -20,7 +20,6 @@ import {
   verifyPassword,
 } from '../../src/actors/vault/password-hash.ts';
 import { type Derive, unwrapKek, wrapKek } from '../../src/actors/vault/password-kek.ts';
-import { defaultQuotas } from '../../src/actors/vault/quotas.ts';
 import { newKey } from '../../src/actors/vault/seal.ts';
 import { Secret } from '../../src/actors/vault/secret.ts';
 import { type Store, StoreError } from '../../src/actors/vault/store.ts';
@@ -28,6 +27,7 @@ import { vaultActor } from '../../src/actors/vault/vault-actor.ts';
 import { prepareVault, readKekRow } from '../../src/actors/vault/vault-boot.ts';
 import password from '../../src/workers/password.ts';
 import { temporary } from '../support/broker.ts';
+import { usualQuotas } from '../support/compose.ts';
 import { operator as by, filesUnder, vault as name, secrets, value } from './vault-harness.ts';
 
 /** As the real one, but for the time that it takes. */
@@ -78,7 +78,7 @@ async function boot(t: Test, directory: string, given: Given = {}) {
     const audit = system.spawn(auditActor({ log, health, onError: (error) => t.fail(error.message) }));
     const damaged: string[] = [];
     const onDamaged = (table: string, key: string) => damaged.push(`${table} ${key}`);
-    const vault = system.spawn(vaultActor({ store, kek, audit, quotas: defaultQuotas, onDamaged }));
+    const vault = system.spawn(vaultActor({ store, kek, audit, quotas: usualQuotas, onDamaged }));
     const change = createMasterPassword({ store, kek, directory, vault, derive, cost: cheap });
     const secret = (text: string | null) => (text === null ? null : new Secret(text));
     return {

@@ -5,7 +5,6 @@ import type { Test } from 'tap';
 import { type AuditProtocol, auditActor } from '../../src/actors/audit.ts';
 import { openAuditLog } from '../../src/actors/audit-log.ts';
 import type { ActorSpec } from '../../src/actors/core/behavior.ts';
-import { type ManualClock, manualClock } from '../../src/actors/core/clock.ts';
 import type { Ref } from '../../src/actors/core/protocol.ts';
 import { createSystem } from '../../src/actors/core/system.ts';
 import { fileKek } from '../../src/actors/vault/keyfile.ts';
@@ -13,12 +12,13 @@ import { openLmdbStore } from '../../src/actors/vault/lmdb-store.ts';
 import type { Service } from '../../src/actors/vault/model.ts';
 import type { Problem, Result } from '../../src/actors/vault/problem.ts';
 import type { By, Identity, VaultEvent, VaultProtocol } from '../../src/actors/vault/protocol.ts';
-import { defaultQuotas } from '../../src/actors/vault/quotas.ts';
 import { Secret } from '../../src/actors/vault/secret.ts';
 import { type Change, type Store, StoreError } from '../../src/actors/vault/store.ts';
 import { hashToken } from '../../src/actors/vault/token.ts';
 import { vaultActor } from '../../src/actors/vault/vault-actor.ts';
 import { prepareVault } from '../../src/actors/vault/vault-boot.ts';
+import { usualQuotas } from '../support/compose.ts';
+import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 
 export const operator: By = { actor: 'operator:owner', label: null, request_id: 'r-op' };
 export const agent: By = { actor: 'session:s1', label: 'ci', request_id: 'r-ag' };
@@ -56,7 +56,7 @@ export async function startVault(
   path = temporary(t),
   clock = manualClock(start),
   auditSpec?: ActorSpec<AuditProtocol>,
-  quotas = defaultQuotas,
+  quotas = usualQuotas,
 ): Promise<Running> {
   const real = await openLmdbStore(path);
   const kek = await prepareVault({ store: real, kek: fileKek(path), directory: path, now: clock.now() });

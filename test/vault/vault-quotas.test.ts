@@ -2,8 +2,9 @@
 import fc from 'fast-check';
 import t from 'tap';
 import type { By } from '../../src/actors/vault/protocol.ts';
-import { defaultQuotas, type Quotas, Usage } from '../../src/actors/vault/quotas.ts';
+import { type Quotas, Usage } from '../../src/actors/vault/quotas.ts';
 import type { Change } from '../../src/actors/vault/store.ts';
+import { usualQuotas } from '../support/compose.ts';
 import {
   agent,
   operator,
@@ -74,7 +75,7 @@ t.test('values in proposals count while they wait', async (t) => {
   const running = await started(t, {
     ...small,
     agent: { ...small.agent, bytes: 0 },
-    vault: defaultQuotas.vault,
+    vault: usualQuotas.vault,
   });
   await value(set(running, { A1: 'x' }));
   await value(propose(running, 'P1', agent, 'x'));
@@ -94,7 +95,7 @@ t.test('the text of a proposal that waits counts, and goes with it', async (t) =
   const running = await started(t, {
     ...small,
     agent: { keys: 0, bytes: 1100, proposals: 0 },
-    vault: defaultQuotas.vault,
+    vault: usualQuotas.vault,
   });
   await value(propose(running, 'P1'));
   await value(propose(running, 'P2'));
@@ -105,9 +106,9 @@ t.test('the text of a proposal that waits counts, and goes with it', async (t) =
 
 t.test('proposals wait per agent, over its vaults, and per vault', async (t) => {
   const running = await started(t, {
-    ...defaultQuotas,
-    agent: { ...defaultQuotas.agent, proposals: 2 },
-    vault: { ...defaultQuotas.vault, proposals: 3 },
+    ...usualQuotas,
+    agent: { ...usualQuotas.agent, proposals: 2 },
+    vault: { ...usualQuotas.vault, proposals: 3 },
   });
   await value(running.vault.ask('vault.create', { name: 'second', by: operator }));
   await value(propose(running, 'P1'));

@@ -16,11 +16,6 @@ export interface Quotas {
   readonly vault: Quota;
 }
 
-export const defaultQuotas: Quotas = {
-  agent: { keys: 1000, bytes: 32 * 2 ** 20, proposals: 20 },
-  vault: { keys: 10_000, bytes: 128 * 2 ** 20, proposals: 100 },
-};
-
 interface Amount {
   keys: number;
   bytes: number;

@@ -1,0 +1,46 @@
+import type { Clock } from '../../src/actors/core/clock.ts';
+
+export interface ManualClock extends Clock {
+  /**
+   * Moves time on by `ms`, firing due timers in their order (equal times: as they were set) and letting
+   * promises and immediates settle before the first, between them and after the last.
+   */
+  advance(ms: number): Promise<void>;
+}
+
+/** A clock that stands still until told. `start`: wall time in ms. */
+export function manualClock(start = 0): ManualClock {
+  let elapsed = 0;
+  const timers = new Set<{ at: number; fn: () => void }>();
+  const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+  function earliest(limit: number) {
+    let first: { at: number; fn: () => void } | undefined;
+    // Sets keep insertion order, so `<` leaves equal times in the order they were set.
+    for (const timer of timers) if (timer.at <= limit && (!first || timer.at < first.at)) first = timer;
+    return first;
+  }
+
+  return {
+    now: () => start + elapsed,
+    monotonic: () => elapsed,
+    setTimer(ms, fn) {
+      const timer = { at: elapsed + Math.max(0, ms), fn };
+      timers.add(timer);
+      return () => {
+        timers.delete(timer);
+      };
+    },
+    async advance(ms) {
+      const target = elapsed + ms;
+      await settle();
+      for (let timer = earliest(target); timer; timer = earliest(target)) {
+        timers.delete(timer);
+        elapsed = Math.max(elapsed, timer.at);
+        timer.fn();
+        await settle();
+      }
+      elapsed = target;
+    },
+  };
+}
