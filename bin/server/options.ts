@@ -109,6 +109,11 @@ const settings = {
     default: 'close',
     about: 'Whether proxying stops (close) or goes on (open) while the audit log cannot be written',
   },
+  'audit-refusal-rate': {
+    kind: 'count',
+    default: 10,
+    about: 'Refusals a second of one caller with a record each; more are summed up; 0: none is',
+  },
   'audit-retain-days': {
     kind: 'count',
     default: null,

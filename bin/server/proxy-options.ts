@@ -35,6 +35,7 @@ export function proxyOptions(
     networkAllow: settings['network-allow'],
     upstreamCa: found.upstreamCa,
     auditFailOpen: settings['audit-on-error'] === 'open',
+    auditRefusalRate: settings['audit-refusal-rate'],
     drainMs: ms('drain-timeout'),
   };
 }

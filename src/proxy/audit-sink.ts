@@ -1,4 +1,6 @@
+import { createHash } from 'node:crypto';
 import type { Access } from './lane-state.ts';
+import type { Refusal } from './refusal-sums.ts';
 
 /** One proxied request, as the audit has it: names and numbers, never a value. */
 export interface RequestRecord {
@@ -7,6 +9,10 @@ export interface RequestRecord {
   readonly requestId: string;
   /** Who asked, and for which vault; null: that is not known. */
   readonly access: Access | null;
+  /** The address of a caller that is not known by a token. */
+  readonly peer?: string | null;
+  /** An upstream got something of it: it has a record of its own, whatever else comes. */
+  readonly sent: boolean;
   readonly method: string;
   readonly scheme: 'http' | 'https' | 'tcp';
   /** `host` or `host:port` where the port is not the scheme's. */
@@ -25,6 +31,16 @@ export interface RequestRecord {
   readonly bytesOut: number;
   readonly milliseconds: number;
 }
+
+/** What a refused request is counted as where there are many. */
+export function refusalOf({ time, access, peer, error }: RequestRecord): Refusal {
+  if (access === null) return { time, caller: `address ${peer ?? ''}`, known: false, kind: `${error}` };
+  const { session, vault } = access;
+  return { time, caller: `${session.kind} ${session.id}`, known: true, kind: `${vault.name} ${error}` };
+}
+
+/** Members of a record that say who asked: of a sum for several callers. */
+export const unnamed: Pick<RequestRecord, 'access' | 'peer'> = { access: null, peer: null };
 
 /** A batch is sent off when it is nearly so large, in bytes, or so old. */
 const batchBytes = 48 * 1024;
@@ -63,7 +79,11 @@ export class AuditSink {
   }
 
   record(r: RequestRecord): void {
-    const line = lineOf(r);
+    this.add(`{"time":"${isoTime(r.time)}",${membersOf(r)}}\n`);
+  }
+
+  /** A finished line, such as a sum of refusals. */
+  add(line: string): void {
     // A UTF-16 unit becomes three octets at most.
     if (line.length * 3 > batchBytes - this.#used) this.#close();
     if (line.length * 3 > batchBytes) this.#unsent.push({ lines: Buffer.from(line), count: 1 });
@@ -130,16 +150,29 @@ function namesOf(access: Access): string {
   return text;
 }
 
-const nobody = '"vault":null,"actor":null,"label":null';
+function nobody(peer: string | null | undefined): string {
+  return `"vault":null,"actor":null,"label":null${peer ? `,"peer":${json(peer)}` : ''}`;
+}
 
-function lineOf(r: RequestRecord): string {
+/** Octets of a path that are kept. It is as long as its writer likes; methods and hosts are short where they are read. */
+const maxPath = 1024;
+
+/** What is cut off a path can still be told from another by its hash. */
+function pathMembers(path: string): string {
+  if (path.length <= maxPath) return `"path":${json(path)}`;
+  const hash = createHash('sha256').update(path, 'latin1').digest('hex');
+  return `"path":${json(path.slice(0, maxPath))},"path_length":${path.length},"path_sha256":"${hash}"`;
+}
+
+/** A record's members but for its time. */
+export function membersOf(r: RequestRecord): string {
   const attempts = r.attempts !== undefined && r.attempts > 1 ? `"attempts":${r.attempts},` : '';
   const keys = r.keys.length === 0 ? '' : `"${r.keys.join('","')}"`;
   return (
-    `{"time":"${isoTime(r.time)}","kind":"request","request_id":"${r.requestId}",` +
-    `${r.access === null ? nobody : namesOf(r.access)},"method":${json(r.method)},"scheme":"${r.scheme}",` +
-    `"host":${json(r.host)},"path":${json(r.path)},"service":${r.service === null ? 'null' : json(r.service)},` +
+    `"kind":"request","request_id":"${r.requestId}",` +
+    `${r.access === null ? nobody(r.peer) : namesOf(r.access)},"method":${json(r.method)},"scheme":"${r.scheme}",` +
+    `"host":${json(r.host)},${pathMembers(r.path)},"service":${r.service === null ? 'null' : json(r.service)},` +
     `"keys":[${keys}],"status":${r.status},"error":${r.error === null ? 'null' : `"${r.error}"`},${attempts}` +
-    `"bytes_in":${r.bytesIn},"bytes_out":${r.bytesOut},"ms":${r.milliseconds.toFixed(1)}}\n`
+    `"bytes_in":${r.bytesIn},"bytes_out":${r.bytesOut},"ms":${r.milliseconds.toFixed(1)}`
   );
 }

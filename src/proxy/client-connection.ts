@@ -328,6 +328,8 @@ export class ClientConnection implements Swept {
       time: Date.now(),
       requestId: id,
       access,
+      peer: access === null ? this.socket.remoteAddress : null,
+      sent: false,
       method,
       scheme: target?.scheme ?? 'https',
       host: target === null ? '' : hostHeader(target.scheme, target.authority),

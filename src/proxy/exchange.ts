@@ -73,6 +73,8 @@ export class Exchange implements UpstreamUser {
   #status = 0;
   #finished = false;
   #holdsSlot = true;
+  /** Something of the request went to an upstream. */
+  #sent = false;
 
   constructor(
     client: ClientConnection,
@@ -227,6 +229,7 @@ export class Exchange implements UpstreamUser {
 
   #send(upstream: Upstream): void {
     this.#upstream = upstream;
+    this.#sent = true;
     upstream.user = this;
     this.#phase = phase.head;
     const head = this.#head;
@@ -654,6 +657,7 @@ export class Exchange implements UpstreamUser {
       time: this.#wallTime,
       requestId: this.requestId,
       access: this.#access,
+      sent: this.#sent,
       method: this.#head.method,
       scheme,
       host: hostHeader(scheme, authority),

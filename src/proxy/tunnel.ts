@@ -162,6 +162,7 @@ export class Tunnel implements Swept {
         time,
         requestId: lane.requestId(),
         access: this.#access,
+        sent: relay !== null,
         method: 'CONNECT',
         scheme: 'tcp',
         host: `${authority.host}:${authority.port}`,

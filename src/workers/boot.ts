@@ -23,6 +23,8 @@ export interface ProxyOptions {
   /** PEM texts that upstreams are verified against, beside the bundled and the system's roots. */
   readonly upstreamCa: readonly string[];
   readonly auditFailOpen: boolean;
+  /** Refusals a second of one caller that have a record each; those over it are summed up. 0: all have one. */
+  readonly auditRefusalRate: number;
   /** How long a drain waits for what is in flight, in ms. */
   readonly drainMs: number;
 }

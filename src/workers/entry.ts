@@ -4,7 +4,7 @@ import tls from 'node:tls';
 import { heartbeat } from '../actors/core/heartbeat.ts';
 import { connect } from '../actors/core/link.ts';
 import { SignInFailures } from '../actors/vault/sign-in-failures.ts';
-import { AuditSink } from '../proxy/audit-sink.ts';
+import { AuditSink, membersOf, refusalOf, unnamed } from '../proxy/audit-sink.ts';
 import { Caller } from '../proxy/caller.ts';
 import { Dialler } from '../proxy/dial.ts';
 import { drain } from '../proxy/drain.ts';
@@ -16,6 +16,7 @@ import { type Lookup, Lookups } from '../proxy/lookups.ts';
 import { Meters } from '../proxy/meters.ts';
 import { createNetguard } from '../proxy/netguard.ts';
 import { ownAddresses } from '../proxy/own-addresses.ts';
+import { RefusalSums } from '../proxy/refusal-sums.ts';
 import { Sweeper } from '../proxy/sweep.ts';
 import { ciphers } from '../proxy/tls-parameters.ts';
 import { Upstreams } from '../proxy/upstreams.ts';
@@ -45,6 +46,7 @@ export default async function lane(
     new Int32Array(shared.auditHealth),
     options.auditFailOpen,
   );
+  const refusals = new RefusalSums((line) => audit.add(line), options.auditRefusalRate);
   const meters = new Meters(shared.meters, boot.lane);
   const leaves = new Leaves(peers.ca, boot.leafKeyPem, boot.ticketKeys);
   const listenerLeaf = await leaves.listener(boot.listenerNames);
@@ -86,7 +88,8 @@ export default async function lane(
     audit,
     meters,
     record: (r) => {
-      audit.record(r);
+      if (r.sent || refusals.isOwn(refusalOf(r), (named) => membersOf(named ? r : { ...r, ...unnamed })))
+        audit.record(r);
       meters.request(r.status, r.error, r.keys.length > 0, r.bytesIn, r.bytesOut, r.milliseconds);
     },
     timeouts: options.timeouts,
@@ -116,6 +119,7 @@ export default async function lane(
       onDrain: async () => {
         void listener.stop();
         await drain(self, options.drainMs);
+        refusals.flush();
         audit.flush();
       },
       onStop: resolve,

@@ -41,6 +41,7 @@ t.test('settings: defaults, and a flag before the environment before the file', 
     'body-timeout': 300,
     'drain-timeout': 30,
     'audit-on-error': 'close',
+    'audit-refusal-rate': 10,
   });
   t.equal((await settings([], { HOME: folder }))['data-dir'], join(folder, '.local', 'share', 'broker'));
   const file = join(folder, 'broker.yaml');

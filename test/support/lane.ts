@@ -143,6 +143,7 @@ export async function startLane(
       limit: { rps: 0, burst: 0, inflight: 0 },
       authFailures: 0,
       allowPrivateRanges: true,
+      auditRefusalRate: 0,
       drainMs: 2000,
       ...options,
       timeouts: { ...usual.timeouts, ...options.timeouts },
