@@ -23,6 +23,7 @@ import type { Front } from '../../src/http/front.ts';
 import type { FrontOptions } from '../../src/http/front-options.ts';
 import { limitBytes } from '../../src/proxy/limits.ts';
 import { meterBytes } from '../../src/proxy/meters.ts';
+import { shareBytes } from '../../src/proxy/shares.ts';
 import type { LaneBoot, SharedMemory } from '../../src/workers/boot.ts';
 import { createPool } from '../../src/workers/pool.ts';
 import { failed } from '../terminal.ts';
@@ -104,6 +105,7 @@ export async function compose(
   const shared: SharedMemory = {
     epoch: new SharedArrayBuffer(4),
     limits: new SharedArrayBuffer(limitBytes(lanes)),
+    shares: new SharedArrayBuffer(shareBytes(lanes)),
     failures: new SharedArrayBuffer(failureBytes),
     auditHealth: new SharedArrayBuffer(4),
     meters: new SharedArrayBuffer(meterBytes(lanes)),

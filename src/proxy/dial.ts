@@ -3,7 +3,8 @@ import tls from 'node:tls';
 import type { Authority } from '../actors/vault/authority.ts';
 import { type Problem, problem } from '../actors/vault/problem.ts';
 import { outOfDescriptors } from './descriptors.ts';
-import type { Lookups } from './lookups.ts';
+import type { SessionEntry } from './lane-state.ts';
+import type { Found, Lookups } from './lookups.ts';
 import type { Netguard } from './netguard.ts';
 import type { Target } from './plan.ts';
 import { identityError } from './server-identity.ts';
@@ -57,25 +58,18 @@ export class Dialler {
 
   /**
    * Vets a literal, or all addresses of a name. Calls back at once for a literal.
-   * @param owner who asks: look-ups are shared out
+   * @param session who asks: look-ups are shared out
+   * @returns what cancels it
    */
-  resolve(owner: object, authority: Authority, done: (result: Vetted | Problem) => void): void {
+  resolve(session: SessionEntry, authority: Authority, done: (result: Vetted | Problem) => void): () => void {
     const { host, literal } = authority;
     if (literal !== 0) {
       done(this.#vet(authority, [literal === 6 ? host.slice(1, -1) : host]));
-      return;
+      return () => {};
     }
-    this.#options.lookups.addresses(owner, host, (addresses) => {
-      if (addresses !== null) done(this.#vet(authority, addresses));
-      else {
-        done(
-          problem(
-            'upstream_unreachable',
-            `The host name ${host} could not be resolved. Check it, or try again later.`,
-          ),
-        );
-      }
-    });
+    return this.#options.lookups.addresses(session.slot, host, (found) =>
+      done(typeof found === 'string' ? unresolved(host, found) : this.#vet(authority, found)),
+    );
   }
 
   #vet(authority: Authority, addresses: readonly string[]): Vetted | Problem {
@@ -211,6 +205,30 @@ export class Dialler {
     this.#sessions.set(key, session);
     if (this.#sessions.size > maxRemembered)
       this.#sessions.delete(this.#sessions.keys().next().value as string);
+  }
+}
+
+function unresolved(host: string, why: Exclude<Found, readonly string[]>): Problem {
+  switch (why) {
+    case 'unknown':
+      return problem(
+        'upstream_unreachable',
+        `The host name ${host} could not be resolved. Check it, or try again later.`,
+      );
+    case 'late':
+      return problem(
+        'upstream_timeout',
+        `The host name ${host} could not be resolved in time. Nothing was sent. Try again later.`,
+      );
+    case 'busy':
+      return problem(
+        'rate_limited',
+        'Too many requests of this session wait for host names to be resolved. Wait as Retry-After says.',
+        undefined,
+        1,
+      );
+    case 'full':
+      return problem('overloaded', undefined, undefined, 1);
   }
 }
 

@@ -149,7 +149,8 @@ export class Exchange implements UpstreamUser {
     const { session, vault } = this.#access;
     const { upstreams } = this.#client.lane;
     this.#client.setDeadline(Number.POSITIVE_INFINITY);
-    upstreams.dialler.resolve(session, this.#target.authority, (vetted) => {
+    const cancel = upstreams.dialler.resolve(session, this.#target.authority, (vetted) => {
+      this.#cancelDial = null;
       if (this.#finished) return;
       if ('code' in vetted) this.#unreached(vetted);
       else if (this.#decide()) {
@@ -162,6 +163,8 @@ export class Exchange implements UpstreamUser {
         });
       }
     });
+    // A literal was vetted at once, and what there is to cancel is its connection.
+    if (!this.#finished) this.#cancelDial ??= cancel;
   }
 
   #unreached(why: Problem): void {

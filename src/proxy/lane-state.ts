@@ -156,6 +156,11 @@ export class SessionEntry {
     this.id = id;
   }
 
+  /** Where what is counted of a session as a whole is counted, whatever the vault. Noted by who counts: it may change. */
+  get slot(): number {
+    return this.vaults[0]?.slot ?? 0;
+  }
+
   /** `now`: wall clock, ms. */
   valid(now: number): boolean {
     return !this.revoked && now < this.expiresAt;

@@ -1,4 +1,5 @@
 import type dns from 'node:dns';
+import type { Shares } from './shares.ts';
 
 /** `dns.lookup`, or what stands in for it. */
 export type Lookup = (
@@ -7,54 +8,169 @@ export type Lookup = (
   done: (error: NodeJS.ErrnoException | null, found: dns.LookupAddress[]) => void,
 ) => void;
 
-/** Look-ups that one lane has under way at once: the resolver's threads are few, and other lanes need them too. */
-const maxLookups = 24;
-/** And of these for one session, so that names that resolve slowly delay those who asked for them. */
-const maxOfOne = 8;
+/**
+ * What a look-up comes to: all addresses in the resolver's order, or that there are none (`unknown`), that there was no
+ * answer in time (`late`), that the session has too many waiting (`busy`), or everyone together has (`full`).
+ */
+export type Found = readonly string[] | 'unknown' | 'late' | 'busy' | 'full';
 
-interface Waiting {
-  readonly owner: object;
-  readonly start: () => void;
+/**
+ * Look-ups under way at once, on all lanes. Each holds a thread until the system's resolver gives up, which nobody can
+ * hasten; libuv gives them half of its threads (`bin/broker` asks for 64), and those beyond would wait there, in a queue
+ * that knows no sessions.
+ */
+const maxLookups = 32;
+/** And of these for one session. */
+const maxOfOne = 4;
+/** Requests of one session that may wait for a name, and of all, on one lane. */
+const maxWaitingOfOne = 256;
+const maxWaiting = 4096;
+/** How soon a lane that waits looks whether another one has left it room, in ms: at random, so that lanes get it in turn. */
+const pollMs = 10;
+
+interface Asker {
+  readonly done: (found: Found) => void;
+  timer: NodeJS.Timeout | null;
 }
 
-/** Resolves names as the system does (hosts file, resolv.conf), in turn and with a share for everyone. */
+/** One look-up, under way or to come, and who waits for it. */
+interface Flight {
+  readonly host: string;
+  readonly askers: Set<Asker>;
+}
+
+/** One session's: those to come in their order, and all by name. */
+interface Line {
+  readonly slot: number;
+  readonly waiting: Flight[];
+  readonly flights: Map<string, Flight>;
+  askers: number;
+}
+
+/**
+ * Resolves names as the system does (hosts file, resolv.conf), with a share for each session: sessions take turns, and
+ * the fewer threads are left, the fewer of them one that has some already is given. What nobody waits for any longer is
+ * not looked up.
+ */
 export class Lookups {
   readonly #lookup: Lookup;
-  readonly #underWay = new Map<object, number>();
-  readonly #waiting: Waiting[] = [];
-  #total = 0;
+  readonly #shares: Shares;
+  readonly #limitMs: number;
+  /** By slot; who had its turn goes to the end. */
+  readonly #lines = new Map<number, Line>();
+  #askers = 0;
+  #waiting = 0;
+  #poll: NodeJS.Timeout | null = null;
 
-  constructor(lookup: Lookup) {
+  /** @param limitMs how long a request waits for its name */
+  constructor(lookup: Lookup, shares: Shares, limitMs: number) {
     this.#lookup = lookup;
+    this.#shares = shares;
+    this.#limitMs = limitMs;
   }
 
   /**
-   * All addresses of a name, in the resolver's order; null where it has none.
-   * @param owner who asks
+   * Looks a name up; requests of one session for the same name share what is under way.
+   * @param slot whose it is
+   * @param done called once, at once where too many wait
+   * @returns what cancels it: `done` is not called then
    */
-  addresses(owner: object, host: string, done: (addresses: readonly string[] | null) => void): void {
-    const start = (): void => {
-      this.#total++;
-      this.#underWay.set(owner, this.#of(owner) + 1);
-      this.#lookup(host, { all: true, order: 'verbatim' }, (error, found) => {
-        this.#ended(owner);
-        done(error === null ? found.map(({ address }) => address) : null);
-      });
-    };
-    if (this.#total < maxLookups && this.#of(owner) < maxOfOne) start();
-    else this.#waiting.push({ owner, start });
+  addresses(slot: number, host: string, done: (found: Found) => void): () => void {
+    const line: Line = this.#lines.get(slot) ?? { slot, waiting: [], flights: new Map(), askers: 0 };
+    if (this.#askers >= maxWaiting || line.askers >= maxWaitingOfOne) {
+      done(line.askers >= maxWaitingOfOne ? 'busy' : 'full');
+      return () => {};
+    }
+    let flight = line.flights.get(host);
+    if (flight === undefined) {
+      flight = { host, askers: new Set() };
+      line.flights.set(host, flight);
+      line.waiting.push(flight);
+      this.#wait(1);
+      this.#lines.set(slot, line);
+    }
+    const asker: Asker = { done, timer: null };
+    flight.askers.add(asker);
+    line.askers++;
+    this.#askers++;
+    const asked = flight;
+    asker.timer = setTimeout(() => {
+      this.#leave(line, asked, asker);
+      done('late');
+    }, this.#limitMs);
+    this.#serve();
+    return () => this.#leave(line, asked, asker);
   }
 
-  #of(owner: object): number {
-    return this.#underWay.get(owner) ?? 0;
+  #leave(line: Line, flight: Flight, asker: Asker): void {
+    if (!flight.askers.delete(asker)) return;
+    clearTimeout(asker.timer ?? undefined);
+    line.askers--;
+    this.#askers--;
+    const at = flight.askers.size === 0 ? line.waiting.indexOf(flight) : -1;
+    if (at < 0) return;
+    line.waiting.splice(at, 1);
+    this.#wait(-1);
+    this.#landed(line, flight);
   }
 
-  #ended(owner: object): void {
-    this.#total--;
-    const left = this.#of(owner) - 1;
-    if (left === 0) this.#underWay.delete(owner);
-    else this.#underWay.set(owner, left);
-    const next = this.#waiting.findIndex((waiting) => this.#of(waiting.owner) < maxOfOne);
-    if (next >= 0) this.#waiting.splice(next, 1)[0].start();
+  #landed(line: Line, flight: Flight): void {
+    line.flights.delete(flight.host);
+    if (line.flights.size === 0) this.#lines.delete(line.slot);
+  }
+
+  /** Starts what there is room for, in turn. */
+  #serve(): void {
+    while (this.#waiting > 0 && this.#serveOne());
+    if (this.#waiting > 0) this.#serveLater();
+  }
+
+  #serveLater(): void {
+    this.#poll ??= setTimeout(() => {
+      this.#poll = null;
+      this.#serve();
+    }, pollMs * Math.random());
+  }
+
+  #wait(by: 1 | -1): void {
+    this.#waiting += by;
+    if (by > 0) this.#shares.waitingLookups.add(0);
+    else this.#shares.waitingLookups.sub(0);
+  }
+
+  #serveOne(): boolean {
+    const { lookups, allLookups } = this.#shares;
+    const free = maxLookups - allLookups.of(0);
+    if (free <= 0) return false;
+    // Half of what is left at most: a session that has none yet always finds a thread before one that has.
+    const most = Math.min(maxOfOne, free / 2);
+    for (const line of this.#lines.values()) {
+      if (line.waiting.length === 0 || lookups.of(line.slot) >= most) continue;
+      this.#lines.delete(line.slot);
+      this.#lines.set(line.slot, line);
+      this.#wait(-1);
+      this.#start(line, line.waiting.shift() as Flight);
+      return true;
+    }
+    return false;
+  }
+
+  #start(line: Line, flight: Flight): void {
+    const { lookups, allLookups } = this.#shares;
+    lookups.add(line.slot);
+    allLookups.add(0);
+    this.#lookup(flight.host, { all: true, order: 'verbatim' }, (error, found) => {
+      lookups.sub(line.slot);
+      allLookups.sub(0);
+      this.#landed(line, flight);
+      const addresses = error === null ? found.map(({ address }) => address) : 'unknown';
+      for (const asker of [...flight.askers]) {
+        this.#leave(line, flight, asker);
+        asker.done(addresses);
+      }
+      // Another lane waits, too: this one isn't first because the thread was its own.
+      if (this.#shares.waitingLookups.of(0) > this.#waiting) this.#serveLater();
+      else this.#serve();
+    });
   }
 }

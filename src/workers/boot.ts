@@ -34,6 +34,8 @@ export interface SharedMemory {
   /** One word: the epoch of the published state. */
   readonly epoch: SharedArrayBuffer;
   readonly limits: SharedArrayBuffer;
+  /** What sessions have of things that are shared out. */
+  readonly shares: SharedArrayBuffer;
   readonly failures: SharedArrayBuffer;
   readonly meters: SharedArrayBuffer;
   /** One word: 0 the audit is being written, 1 it can't be. */

@@ -17,6 +17,7 @@ import { Meters } from '../proxy/meters.ts';
 import { createNetguard } from '../proxy/netguard.ts';
 import { ownAddresses } from '../proxy/own-addresses.ts';
 import { RefusalSums } from '../proxy/refusal-sums.ts';
+import { Shares } from '../proxy/shares.ts';
 import { Sweeper } from '../proxy/sweep.ts';
 import { ciphers } from '../proxy/tls-parameters.ts';
 import { Upstreams } from '../proxy/upstreams.ts';
@@ -66,10 +67,11 @@ export default async function lane(
     minVersion: 'TLSv1.2',
     ciphers,
   });
+  const shares = new Shares(shared.shares, boot.lanes, boot.lane);
   const { connect: connectMs, upstreamTls: tlsMs } = options.timeouts;
   const dialler = new Dialler({
     netguard,
-    lookups: new Lookups(seams.lookup),
+    lookups: new Lookups(seams.lookup, shares, connectMs),
     secureContext,
     connectMs,
     tlsMs,

@@ -16,6 +16,7 @@ import type { Timeouts } from '../../src/proxy/lane.ts';
 import { limitBytes } from '../../src/proxy/limits.ts';
 import type { Lookup } from '../../src/proxy/lookups.ts';
 import { meterBytes } from '../../src/proxy/meters.ts';
+import { shareBytes } from '../../src/proxy/shares.ts';
 import type { ProxyOptions } from '../../src/workers/boot.ts';
 import lane from '../../src/workers/entry.ts';
 import { usualSettings } from './compose.ts';
@@ -134,6 +135,7 @@ export async function startLane(
     shared: {
       epoch,
       limits: new SharedArrayBuffer(limitBytes(1)),
+      shares: new SharedArrayBuffer(shareBytes(1)),
       failures: new SharedArrayBuffer(failureBytes),
       meters: new SharedArrayBuffer(meterBytes(1)),
       auditHealth,
