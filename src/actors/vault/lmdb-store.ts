@@ -101,7 +101,7 @@ export async function openLmdbStore(directory: string): Promise<Store> {
       const range = table ? { start: [table, ''] as Key, end: [table, '\u{10ffff}'] as Key } : {};
       // Taken whole, since the store may change while the caller waits between two rows.
       const rows = readable(file, () => [...source.getRange(range)]);
-      for (const { key, value } of rows) yield decode(file, key, value);
+      for (const { key, value } of rows) yield decode(key, value);
     },
     commit,
     async backup(path) {
@@ -155,7 +155,7 @@ function readable<T>(file: string, read: () => T): T {
 
 function readRevision(db: Database): number {
   const text = db.get(revisionKey);
-  const row = text === undefined ? null : decode('', revisionKey, text);
+  const row = text === undefined ? null : decode(revisionKey, text);
   return (row?.value as { revision: number } | null)?.revision ?? 0;
 }
 
@@ -176,16 +176,11 @@ function stringify(value: object): string {
   }
 }
 
-/** @throws {StoreError} `store_unreadable` where not even the row's place can be trusted. */
-function decode(file: string, key: unknown, text: string): Row {
-  const [table, name] = Array.isArray(key) ? (key as Key) : ['', ''];
-  if (checksum(`${table}\0${name}`) !== text.slice(0, 8)) {
-    throw new StoreError(
-      'store_unreadable',
-      `The store ${file} can't be used: the place of a row is damaged. Nothing was changed. Restore a backup into an empty data directory, or start on another directory.`,
-    );
-  }
-  return { table, key: name, value: parse(text) } as Row;
+/** A row that isn't the one that was written at this place is as damaged as one whose bytes are. */
+function decode(key: unknown, text: string): Row {
+  const [table, name] = (Array.isArray(key) ? key : [key]).map(String);
+  const isInPlace = checksum(`${table}\0${name}`) === text.slice(0, 8);
+  return { table, key: name ?? '', value: isInPlace ? parse(text) : null } as Row;
 }
 
 function parse(text: string): unknown {

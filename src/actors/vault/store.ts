@@ -40,7 +40,10 @@ type Entry<T extends Table> = { readonly table: T; readonly key: string; readonl
 /** A row to be: null removes it. */
 export type Change = { [T in Table]: Entry<T> }[Table];
 
-/** A row that is. Its value is null where the bytes are damaged; that is for the reader to survive. */
+/**
+ * A row that is. Its value is null where the bytes are damaged, or are those of another row; that is for the reader to
+ * survive. Where the key itself is damaged, the table may be none of these.
+ */
 export type Row = Change;
 
 /**
