@@ -209,6 +209,7 @@ export async function compose(
     }),
     passwords,
     failures: new SignInFailures(shared.failures, settings['auth-failures']),
+    apiRate: { rate: settings['api-rate'], burst: settings['api-burst'] },
     clock,
     log,
   });

@@ -78,6 +78,12 @@ const settings = {
     default: 256,
     about: 'Requests under way, per session and vault; 0: no limit',
   },
+  'api-rate': {
+    kind: 'count',
+    default: 50,
+    about: 'API requests a second, per session or agent; operators ten times as many; 0: no limit',
+  },
+  'api-burst': { kind: 'count', default: 200, about: 'API requests at once above the rate' },
   'quota-agent-keys': {
     kind: 'count',
     default: 1000,

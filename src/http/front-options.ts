@@ -4,6 +4,7 @@ import type { Result } from '../actors/vault/problem.ts';
 import type { By, VaultProtocol } from '../actors/vault/protocol.ts';
 import type { Secret } from '../actors/vault/secret.ts';
 import type { SignInFailures } from '../actors/vault/sign-in-failures.ts';
+import type { RateOptions } from './api-rate.ts';
 import type { EventSource } from './event-hub.ts';
 
 type Log = (
@@ -139,6 +140,7 @@ export interface FrontOptions {
   readonly passwords: Passwords;
   /** Shared with the lanes. */
   readonly failures: SignInFailures;
+  readonly apiRate: RateOptions;
   readonly clock: Clock;
   readonly log: Log;
 }

@@ -7,10 +7,11 @@ import type { FrontParts } from './routes.ts';
 export function healthRoutes(front: FrontParts): Route[] {
   const { ca, health, proxy } = front;
   const open = { auth: 'none', vault: 'none' } as const;
+  const probe = { ...open, unlimited: true } as const;
   return [
-    route('GET', '/health', open, () => json({ status: 'ok' })),
+    route('GET', '/health', probe, () => json({ status: 'ok' })),
 
-    route('GET', '/ready', open, () => {
+    route('GET', '/ready', probe, () => {
       if (health.draining()) return problem('overloaded', 'The broker is stopping.', undefined, 5);
       if (!health.ready()) return problem('overloaded', 'The broker is not serving yet.', undefined, 1);
       return json({ status: 'ok' });

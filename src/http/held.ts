@@ -3,12 +3,13 @@ import type { Clock } from '../actors/core/clock.ts';
 import type { Ref } from '../actors/core/protocol.ts';
 import { problem, type Result } from '../actors/vault/problem.ts';
 import type { Identity, VaultProtocol } from '../actors/vault/protocol.ts';
+import { actorOf } from './caller.ts';
 import type { Call } from './route.ts';
 
 /** A token that is revoked, or has expired, is noticed within this and the vault's answer: one second together. */
 const checkMs = 500;
 
-/** Of one token at a time. */
+/** Of one caller at a time, by whatever tokens it has. */
 const maxHeld = 64;
 
 /** Why a held request ends. `over`: nobody waits for it any more; `changed`: its caller may see other things now than when it began. */
@@ -18,7 +19,7 @@ type Over = 'over' | 'stopping' | 'revoked' | 'changed';
 export interface Held {
   /**
    * Takes a request in. The signal aborts, with an `Over` as its reason, when it has to end, and at the latest when its
-   * reply is sent; `release` has to be called in any case. Refused where the token holds too many.
+   * reply is sent; `release` has to be called in any case. Refused where its caller holds too many.
    */
   hold(
     call: Pick<Call<'any'>, 'incoming' | 'identity' | 'tokenHash'>,
@@ -29,6 +30,8 @@ export interface Held {
 
 export function createHeld(vault: Ref<VaultProtocol>, clock: Clock): Held {
   const tokens = new Map<string, { readonly identity: Identity; readonly requests: Set<AbortController> }>();
+  /** How many each caller holds. */
+  const counts = new Map<string, number>();
   let isStopping = false;
   let isChecking = false;
   let cancelCheck: (() => void) | null = null;
@@ -62,11 +65,14 @@ export function createHeld(vault: Ref<VaultProtocol>, clock: Clock): Held {
   return {
     hold({ incoming, identity, tokenHash }) {
       const token = tokens.get(tokenHash) ?? { identity, requests: new Set() };
-      if (token.requests.size >= maxHeld) {
+      const actor = actorOf(identity);
+      const count = counts.get(actor) ?? 0;
+      if (count >= maxHeld) {
         return { ok: false, problem: problem('rate_limited', tooManyHeld, undefined, 5) };
       }
       const request = new AbortController();
       const onOver = () => request.abort('over' satisfies Over);
+      counts.set(actor, count + 1);
       token.requests.add(request);
       tokens.set(tokenHash, token);
       incoming.over.addEventListener('abort', onOver, { once: true });
@@ -79,7 +85,11 @@ export function createHeld(vault: Ref<VaultProtocol>, clock: Clock): Held {
           over: request.signal,
           release() {
             incoming.over.removeEventListener('abort', onOver);
-            if (!token.requests.delete(request) || token.requests.size > 0) return;
+            if (!token.requests.delete(request)) return;
+            const left = (counts.get(actor) ?? 1) - 1;
+            if (left > 0) counts.set(actor, left);
+            else counts.delete(actor);
+            if (token.requests.size > 0) return;
             tokens.delete(tokenHash);
             if (tokens.size > 0) return;
             cancelCheck?.();
@@ -95,4 +105,4 @@ export function createHeld(vault: Ref<VaultProtocol>, clock: Clock): Held {
   };
 }
 
-const tooManyHeld = `This token holds ${maxHeld} requests open already. End some of them first.`;
+const tooManyHeld = `This caller holds ${maxHeld} requests open already. End some of them first.`;

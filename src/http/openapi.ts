@@ -170,7 +170,8 @@ function refusalsOf(from: Route, operation: Operation): ProblemCode[] {
     'overloaded',
   ];
   // A wrong token is counted, and too many of them are refused.
-  if (from.auth !== 'none') codes.push('unauthorized', 'forbidden', 'rate_limited');
+  if (from.auth !== 'none') codes.push('unauthorized', 'forbidden');
+  if (!from.unlimited) codes.push('rate_limited');
   if (from.vault !== 'none' || /\{(?!host)/.test(from.path)) codes.push('not_found');
   if (from.body) codes.push('invalid_json', 'payload_too_large', 'unsupported_media_type');
   if (from.method !== 'GET') codes.push('audit_unavailable', 'store_unavailable');

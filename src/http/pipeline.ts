@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { type Problem, problem, type Result, refuse } from '../actors/vault/problem.ts';
 import type { By } from '../actors/vault/protocol.ts';
+import { createApiRate } from './api-rate.ts';
 import type { Browser } from './browser.ts';
-import { actorOf, type Caller, identify, labelOf, selectVault } from './caller.ts';
+import { actorOf, type Caller, identify, labelOf, operatorByCookie, selectVault } from './caller.ts';
 import { failureFields, failureProblem } from './failure.ts';
 import type { FrontOptions } from './front-options.ts';
 import { createGuard, type Failed } from './guard.ts';
@@ -25,6 +26,7 @@ export function createPipeline(
   const match = createRouter(routes);
   const isOurHost = createHostCheck(options.address.hostNames);
   const guard = createGuard(options);
+  const rate = createApiRate(options.apiRate, options.clock);
   const nextId = createIds();
 
   async function answer(incoming: Incoming, requestId: string): Promise<Answer> {
@@ -61,8 +63,13 @@ export function createPipeline(
       const known = await identify(options.vault, incoming, failed);
       if (!known.ok) return known;
       caller = known.value;
+      const often = rate.ofCaller(caller.identity);
+      if (often) return { ok: false, problem: often };
       const forged = caller.byCookie ? forgeryProblem(incoming, caller.hash) : null;
       if (forged) return { ok: false, problem: forged };
+    } else if (!route.unlimited) {
+      const often = rate.ofAddress(incoming.peer);
+      if (often && !(await isOperators(incoming))) return { ok: false, problem: often };
     }
     const allowed = checkRole(route, caller);
     if (!allowed.ok) return allowed;
@@ -85,6 +92,12 @@ export function createPipeline(
     };
     // Of the very types that this route's options stand for; `Route` has forgotten which these are.
     return { ok: true, value: call as Call };
+  }
+
+  /** An address that asks too often may be an agent's beside its operator: whose browser is signed in goes on. */
+  async function isOperators(incoming: Incoming): Promise<boolean> {
+    const operator = await operatorByCookie(options.vault, incoming);
+    return operator !== null && rate.ofCaller(operator.identity) === null;
   }
 
   /** What a browser sends with a cookie may be another site's doing, unless it only reads. */

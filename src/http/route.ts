@@ -55,6 +55,8 @@ export interface RouteOptions<A extends Auth, V extends VaultFrom, B, Q> {
   readonly body?: Check<B>;
   /** Octets. Default: `maxBody`. */
   readonly bodyLimit?: number;
+  /** Probes: answered however often they come. Only for `auth: 'none'`. */
+  readonly unlimited?: true;
   /** Without it a query is ignored. */
   readonly query?: Check<Q>;
 }

@@ -43,6 +43,8 @@ export async function drive(t: Test, options: DriveOptions): Promise<readonly Er
     '0',
     '--auth-failures',
     '0',
+    '--api-rate',
+    '0',
   ];
   const start = () => startBroker(t, { directory, args, preload: ['names', ...(options.preload ?? [])] });
   let broker = await start();
