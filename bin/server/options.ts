@@ -65,7 +65,7 @@ const settings = {
   'auth-failures': {
     kind: 'count',
     default: 50,
-    about: 'Wrong tokens an address may show in 5 minutes; 0: any number',
+    about: 'Wrong tokens, and wrong passwords, a network may show in 5 minutes; 0: any number',
   },
   'rate-limit': {
     kind: 'count',

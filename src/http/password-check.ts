@@ -8,7 +8,7 @@ const wrongLogin = () => problem('unauthorized', 'The name or the password is wr
 
 /**
  * Checks an operator's password. A name that nobody has, or one without a password, takes as long and is answered alike.
- * Wrong ones are counted by address; past the limit none is looked at, so that none can be guessed.
+ * Wrong ones are counted by network and by name; past the limit none is looked at, so that none can be guessed.
  * @param wrong what to refuse a wrong one with
  */
 export async function passwordProblemOf(
@@ -17,9 +17,11 @@ export async function passwordProblemOf(
   { name, password }: { readonly name: string; readonly password: Secret },
   wrong: () => Problem = wrongLogin,
 ): Promise<Problem | null> {
-  if (failures.wait(incoming.peer, clock.now()) > 0) return failed(wrong());
+  if (failures.guessWait(incoming.peer, name, clock.now()) > 0) return failed(wrong(), name);
   const encoded = await vault.ask('operator.passwordHash', { name });
   const isRight = await passwords.verify(password, encoded);
   if (!isRight.ok) return isRight.problem;
-  return isRight.value ? null : failed(wrong());
+  if (!isRight.value) return failed(wrong(), name);
+  failures.guessedRight(incoming.peer, name);
+  return null;
 }

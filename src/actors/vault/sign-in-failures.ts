@@ -1,44 +1,96 @@
-/** Counters in the table; two addresses that share one are refused together, only ever without a valid token. */
+import { networkOf } from './network.ts';
+
+/** Counters in a table; two keys that share one are refused together, only ever without a valid token. */
 const slots = 4096;
 const windowMs = 5 * 60_000;
+/** One network alone never uses up what an account has: nobody is shut out of their account from one other place. */
+const networksOfAccount = 4;
+/** Places that accounts were signed in to from which are remembered. */
+const maxKnown = 1024;
 
-/** Bytes of the shared table. */
-export const failureBytes: number = slots * 8;
+/** Bytes of the shared tables: of tokens, and of guesses. */
+export const failureBytes: number = 2 * slots * 8;
 
 /**
- * Wrong tokens, passwords and links by peer address, in windows of five minutes, shared by the front and all
- * lanes. It never refuses what carries a valid token: callers ask only once a token has proved wrong.
+ * Wrong tokens and links by the peer's network, and wrong passwords and codes by network and by account, each in windows
+ * of five minutes, in memory that the front and all lanes share. Tokens and guesses are counted apart: who sends wrong
+ * tokens shuts nobody out. What carries a valid token is never refused: callers ask only once a token has proved wrong.
  */
 export class SignInFailures {
-  readonly #table: Int32Array;
+  readonly #tokens: Windows;
+  readonly #guesses: Windows;
   readonly #limit: number;
+  /** Accounts with networks that they were signed in to from, longest ago first. */
+  readonly #known = new Set<string>();
 
-  /** @param limit failures an address has in a window; 0: no limit */
+  /** @param limit failures that a network has in a window; 0: no limit */
   constructor(shared: SharedArrayBuffer, limit: number) {
-    this.#table = new Int32Array(shared);
     this.#limit = limit;
+    this.#tokens = new Windows(new Int32Array(shared, 0, 2 * slots));
+    this.#guesses = new Windows(new Int32Array(shared, 8 * slots, 2 * slots));
   }
 
   /**
-   * Whether an address had its failures, without counting one: seconds to wait, or 0. For passwords: unlike a token
-   * one can be guessed, so that past the limit none is looked at.
-   * @param now wall clock, ms
-   */
-  wait(address: string, now: number): number {
-    const at = (hash(address) % slots) * 2;
-    const age = (Math.floor(now / 1000) - Atomics.load(this.#table, at)) | 0;
-    const isOver = age < 0 || age >= windowMs / 1000;
-    if (this.#limit === 0 || isOver || Atomics.load(this.#table, at + 1) < this.#limit) return 0;
-    return Math.max(1, windowMs / 1000 - age);
-  }
-
-  /**
-   * Counts a failure. 0: answer as usual; else refuse (429), with this many seconds for `Retry-After`.
+   * Counts a wrong token. 0: answer as usual; else refuse (429), with this many seconds for `Retry-After`.
    * @param now wall clock, ms
    */
   count(address: string, now: number): number {
     if (this.#limit === 0) return 0;
-    const at = (hash(address) % slots) * 2;
+    return this.#tokens.count(networkOf(address), this.#limit, now);
+  }
+
+  /**
+   * Whether nothing more is to be looked at that could be guessed, a password or a code: seconds to wait, or 0. An
+   * account takes guesses from several networks before it waits, and from those that it was signed in to from always.
+   * @param now wall clock, ms
+   */
+  guessWait(address: string, account: string, now: number): number {
+    if (this.#limit === 0) return 0;
+    const network = networkOf(address);
+    const ofNetwork = this.#guesses.wait(`network ${network}`, this.#limit, now);
+    if (this.#known.has(`${account} ${network}`)) return ofNetwork;
+    const ofAccount = this.#guesses.wait(`account ${account}`, networksOfAccount * this.#limit, now);
+    return Math.max(ofNetwork, ofAccount);
+  }
+
+  /** Counts a wrong guess. The result is as that of `count`; past the limit, where none is looked at, nothing is counted. */
+  countGuess(address: string, account: string, now: number): number {
+    const wait = this.guessWait(address, account, now);
+    if (wait > 0 || this.#limit === 0) return wait;
+    this.#guesses.count(`network ${networkOf(address)}`, this.#limit, now);
+    this.#guesses.count(`account ${account}`, networksOfAccount * this.#limit, now);
+    return 0;
+  }
+
+  /** A guess was right: others' wrong ones don't shut the account out from there any more. */
+  guessedRight(address: string, account: string): void {
+    const place = `${account} ${networkOf(address)}`;
+    this.#known.delete(place);
+    this.#known.add(place);
+    if (this.#known.size > maxKnown) this.#known.delete(this.#known.values().next().value as string);
+  }
+}
+
+/** A table of windows: the second in which each began, and its count. */
+class Windows {
+  readonly #table: Int32Array;
+
+  constructor(table: Int32Array) {
+    this.#table = table;
+  }
+
+  /** Seconds until the window of a key that had its failures is over, or 0. */
+  wait(key: string, limit: number, now: number): number {
+    const at = (hash(key) % slots) * 2;
+    const age = (Math.floor(now / 1000) - Atomics.load(this.#table, at)) | 0;
+    const isOver = age < 0 || age >= windowMs / 1000;
+    if (isOver || Atomics.load(this.#table, at + 1) < limit) return 0;
+    return Math.max(1, windowMs / 1000 - age);
+  }
+
+  /** Counts one; the same seconds where the key had its failures before. */
+  count(key: string, limit: number, now: number): number {
+    const at = (hash(key) % slots) * 2;
     // Seconds since the epoch fit in 32 bits unsigned; compared as such.
     const second = Math.floor(now / 1000) | 0;
     const began = Atomics.load(this.#table, at);
@@ -48,7 +100,7 @@ export class SignInFailures {
       Atomics.store(this.#table, at + 1, 1);
       return 0;
     }
-    if (Atomics.add(this.#table, at + 1, 1) < this.#limit) return 0;
+    if (Atomics.load(this.#table, at + 1) < limit && Atomics.add(this.#table, at + 1, 1) < limit) return 0;
     return Math.max(1, windowMs / 1000 - age);
   }
 }
