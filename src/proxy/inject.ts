@@ -2,6 +2,7 @@ import type { AuthConfig, Service } from '../actors/vault/model.ts';
 import { type Problem, problem } from '../actors/vault/problem.ts';
 import type { Secret } from '../actors/vault/secret.ts';
 import { parseTemplate } from '../actors/vault/template.ts';
+import { maxHeadBytes } from './head.ts';
 import { Substituter } from './substitute.ts';
 
 /** A service with its credentials put in: what each of its requests carries, ready to be written. */
@@ -49,7 +50,12 @@ export function render(service: Service, credentials: Credentials): Rendered {
     }
     return value.reveal();
   };
-  const set = (name: string, value: string): void => {
+  // Nothing is put together that no request could carry: a template may name a long value often.
+  let room = maxHeadBytes;
+  const set = (name: string, parts: readonly string[]): void => {
+    for (const part of parts) room -= part.length;
+    if (room < 0) failed ??= problem('substitution_error', tooLong(service.host));
+    const value = failed === null ? parts.join('') : '';
     const lower = name.toLowerCase();
     slots.add(lower);
     // A CGI-like server takes both for one: neither spelling of the slot is the client's.
@@ -74,33 +80,40 @@ export function render(service: Service, credentials: Credentials): Rendered {
   return { problem: failed, lines: failed === null ? lines : '', slots, substituter, keys };
 }
 
+function tooLong(host: string): string {
+  return `With the credentials of the service for ${host} the request head is over 64 KiB; nothing was sent. Tell the user.`;
+}
+
 function renderAuth(
   auth: AuthConfig,
   take: (key: string) => string,
-  set: (name: string, value: string) => void,
+  set: (name: string, parts: readonly string[]) => void,
   refuseColon: () => void,
 ): void {
   switch (auth.type) {
     case 'bearer':
-      set('Authorization', `Bearer ${take(auth.token)}`);
+      set('Authorization', ['Bearer ', take(auth.token)]);
       return;
     case 'basic': {
       const username = take(auth.username);
       // RFC 7617 2: a user name with a colon can't be told from its password.
       if (username.includes(':')) refuseColon();
       const password = auth.password === undefined ? '' : take(auth.password);
-      set('Authorization', `Basic ${Buffer.from(`${username}:${password}`, 'utf8').toString('base64')}`);
+      set('Authorization', ['Basic ', Buffer.from(`${username}:${password}`, 'utf8').toString('base64')]);
       return;
     }
     case 'api-key':
-      set(auth.header ?? 'Authorization', (auth.prefix ?? '') + take(auth.key));
+      set(auth.header ?? 'Authorization', [auth.prefix ?? '', take(auth.key)]);
       return;
     case 'custom':
       for (const [name, template] of Object.entries(auth.headers)) {
         const parsed = parseTemplate(template);
         // A stored template was checked when it came in; one that isn't well-formed injects nothing.
         const parts = 'parts' in parsed ? parsed.parts : [];
-        set(name, parts.map((part) => (typeof part === 'string' ? part : take(part.key))).join(''));
+        set(
+          name,
+          parts.map((part) => (typeof part === 'string' ? part : take(part.key))),
+        );
       }
       return;
     case 'passthrough':

@@ -129,11 +129,12 @@ export function plan(
   if (substituter === null) fields = passing(head, rendered.slots);
   else {
     const used = new Set(keys);
-    const done = substituteTarget(substituter, path, used);
+    const room = maxHeadBytes - rendered.lines.length;
+    const done = substituteTarget(substituter, path, used, room);
     if (typeof done !== 'string') return { refusal: refusalOf(done, service), service };
     wirePath = done;
     const scanned = substituter.scansHeaders
-      ? passingSubstituted(substituter, head, rendered.slots, used)
+      ? passingSubstituted(substituter, head, rendered.slots, used, room - done.length)
       : null;
     if (scanned !== null && typeof scanned !== 'string')
       return { refusal: refusalOf(scanned, service), service };
@@ -141,15 +142,7 @@ export function plan(
     keys = [...used];
   }
   const text = `${head.method} ${wirePath} HTTP/1.1\r\nHost: ${hostLine}\r\n${fields}${rendered.lines}`;
-  if (text.length > maxHeadBytes) {
-    return {
-      refusal: problem(
-        'substitution_error',
-        'With its credentials the request head is over 64 KiB; nothing was sent.',
-      ),
-      service,
-    };
-  }
+  if (text.length > maxHeadBytes) return { refusal: tooLong(), service };
   return { service, head: text, slots: rendered.slots, keys };
 }
 
@@ -171,12 +164,19 @@ function passing(head: RequestHead, slots: ReadonlySet<string>): string {
   return text;
 }
 
-function substituteTarget(substituter: Substituter, target: string, used: Set<string>): string | Substituted {
+/** @param room characters that the head may still have */
+function substituteTarget(
+  substituter: Substituter,
+  target: string,
+  used: Set<string>,
+  room: number,
+): string | Substituted {
   const mark = target.indexOf('?');
   const rawPath = mark < 0 ? target : target.slice(0, mark);
-  const path = substituter.path(rawPath);
+  const path = substituter.path(rawPath, room);
   if (path !== null && 'failed' in path) return path;
-  const query = mark < 0 ? null : substituter.query(target.slice(mark + 1));
+  const query =
+    mark < 0 ? null : substituter.query(target.slice(mark + 1), room - (path?.text ?? rawPath).length);
   if (query !== null && 'failed' in query) return query;
   for (const key of path?.keys ?? []) used.add(key);
   for (const key of query?.keys ?? []) used.add(key);
@@ -189,12 +189,13 @@ function passingSubstituted(
   head: RequestHead,
   slots: ReadonlySet<string>,
   used: Set<string>,
+  room: number,
 ): string | Substituted {
   let text = '';
   for (let i = 0; i < head.names.length; i++) {
     const name = head.names[i];
     if (!passes(name, head.nominated, slots)) continue;
-    const done = substituter.header(head.values[i]);
+    const done = substituter.header(name.lower, head.values[i], room - text.length);
     if (done !== null && 'failed' in done) return done;
     if (done !== null) {
       if (!isFieldValue(done.text)) return { failed: 'illegal', key: done.keys[0] };
@@ -205,9 +206,17 @@ function passingSubstituted(
   return text;
 }
 
+function tooLong(): Problem {
+  return problem(
+    'substitution_error',
+    'With its credentials the request head is over 64 KiB; nothing was sent.',
+  );
+}
+
 function refusalOf(failure: Substituted, service: string): Problem {
   if (!('failed' in failure)) return problem('internal');
   const { key } = failure;
+  if (failure.failed === 'size') return tooLong();
   if (failure.failed !== 'illegal') {
     return problem(
       'credential_not_found',

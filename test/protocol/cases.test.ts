@@ -174,7 +174,10 @@ function substituted(
     in: [surface],
   }));
   const stored = secrets(Object.fromEntries(Object.values(values).map((value, i) => [`K${i}`, value])));
-  const done = new Substituter(given, stored)[surface](raw);
+  const substituter = new Substituter(given, stored);
+  const room = 64 * 1024;
+  const done =
+    surface === 'header' ? substituter.header('x-any', raw, room) : substituter[surface](raw, room);
   return done === null ? raw : 'failed' in done ? done.failed : done.text;
 }
 

@@ -9,6 +9,8 @@ const maxHeaders = 32;
 const maxHeaderName = 256;
 /** Characters of a prefix or template: far above any real one, far below the largest head that is sent. */
 const maxHeaderText = 8192;
+/** Placeholders of one template. */
+const maxPlaceholders = 16;
 
 const fieldsOf: Readonly<Record<AuthConfig['type'], readonly string[]>> = {
   bearer: ['token'],
@@ -113,6 +115,11 @@ function templateProblem(value: unknown, field: string): Problem | null {
   const wrong = headerTextProblem(value, field);
   if (wrong !== null) return wrong;
   const parsed = parseTemplate(value as string);
-  if (!('error' in parsed)) return null;
+  if (!('error' in parsed)) {
+    const count = parsed.parts.filter((part) => typeof part !== 'string').length;
+    return count <= maxPlaceholders
+      ? null
+      : invalid(field, `has more than ${maxPlaceholders} placeholders. Remove some.`);
+  }
   return invalid(field, `${parsed.error}. A key is A to Z, 0 to 9 and _, a letter first.`);
 }
