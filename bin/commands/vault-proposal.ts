@@ -1,30 +1,11 @@
 import { type Command, connectionOptions, type Input, jsonOption, vaultOption } from '../cli.ts';
 import { type Api, connect, Refused, route } from '../client.ts';
 import { askHidden } from '../hidden-prompt.ts';
+import { increaseText, type Proposal, proposalText, requester, type Service } from '../proposal-text.ts';
 import { readText } from '../read-text.ts';
-import { checkComplete, neededKeys, type Slot, slotValues } from '../slot-values.ts';
-import {
-  confirm,
-  failed,
-  interactive,
-  misused,
-  note,
-  printable,
-  printJson,
-  table,
-  write,
-} from '../terminal.ts';
-import { formatYaml, show } from '../yaml.ts';
-
-interface Proposal {
-  readonly id: number;
-  readonly status: string;
-  readonly vault: string;
-  readonly services: readonly { readonly host: string }[];
-  readonly credentials: readonly Slot[];
-  readonly message: string;
-  readonly created_at: string;
-}
+import { checkComplete, neededKeys, slotValues } from '../slot-values.ts';
+import { confirm, failed, interactive, misused, note, printJson, table, write } from '../terminal.ts';
+import { show } from '../yaml.ts';
 
 function idOf(input: Input): string {
   const [id] = input.args;
@@ -33,42 +14,85 @@ function idOf(input: Input): string {
   return id;
 }
 
-async function valuesFor(proposal: Proposal, input: Input): Promise<Map<string, string>> {
-  const keys = proposal.status === 'pending' ? neededKeys(proposal.credentials) : [];
-  if (input.flag('stdin')) return slotValues(await readText('-'), keys);
-  if (keys.length === 0) return new Map();
-  if (!interactive()) {
+/** What approves a proposal without a question: the fingerprint of the review that somebody has looked at. */
+function confirmedBy(input: Input, id: string): string | null {
+  const fingerprint = input.text('confirm') ?? null;
+  if (input.flag('yes') === (fingerprint !== null)) return fingerprint;
+  const look = `\`broker vault proposal show ${id}\` prints it.`;
+  throw misused(
+    fingerprint === null
+      ? `--yes needs --confirm and the fingerprint of what you have looked at. ${look}`
+      : '--confirm goes with --yes: together they approve what has this fingerprint without a question.',
+  );
+}
+
+/** Refuses what neither a human nor a flag can answer, before anything is asked. */
+function checkAnswers(proposal: Proposal, input: Input, confirmed: string | null): void {
+  const { id, review } = proposal;
+  const keys = neededKeys(proposal.credentials);
+  const open = review?.increases.filter(({ ticked_by }) => ticked_by === 'confirm') ?? [];
+  const flags = `Look at it with \`broker vault proposal show ${id}\`, then add --yes --confirm FINGERPRINT.`;
+  if (confirmed !== null) {
+    if (keys.length === 0 || input.flag('stdin') || interactive()) return;
+    throw misused(`This proposal needs values for ${keys.join(', ')}. Add --stdin.`);
+  }
+  if (input.flag('stdin')) {
+    if (open.length === 0) return;
     throw misused(
-      `This proposal needs values for ${keys.join(', ')}, and there is no terminal to ask on. Add --stdin.`,
+      `This proposal widens what credentials reach, which --stdin can't answer for: ${open.map(increaseText).join(' ')} ${flags}`,
     );
   }
-  const { id, vault, message, services, credentials } = proposal;
-  note(formatYaml({ id, vault, message, services, credentials }));
+  if (!interactive()) throw misused(`There is no terminal to ask on. ${flags}`);
+}
+
+/** Asks for each increase that no value answers for, and for the whole. false: no. */
+async function agreed({ id, review }: Proposal): Promise<boolean> {
+  for (const increase of review?.increases ?? []) {
+    if (increase.ticked_by === 'value') continue;
+    if (!(await confirm(`${increaseText(increase)} Is that what you want?`, '--yes'))) return false;
+  }
+  return await confirm(`Allow proposal ${id}?`, '--yes');
+}
+
+async function valuesFor(proposal: Proposal, input: Input): Promise<Map<string, string>> {
+  const keys = neededKeys(proposal.credentials);
+  if (input.flag('stdin')) return slotValues(await readText('-'), keys);
+  if (keys.length === 0) return new Map();
   const answers = await askHidden(keys.map((key) => `Value of ${key} (hidden)`));
   const values = new Map(keys.map((key, index) => [key, answers[index]]));
   checkComplete(values, keys);
   return values;
 }
 
-interface Approval {
-  readonly credentials: Readonly<Record<string, string>>;
-  readonly confirm_existing: readonly string[];
-}
-
-/** Approves; where existing credentials would go to a new host, a human at a terminal is asked, others are told. */
-async function approve(api: Api, id: string, body: Approval): Promise<unknown> {
-  const path = route`/v1/proposals/${id}/approve`;
-  try {
-    return await api.call('POST', path, { body, vault: api.vaultIfNamed });
-  } catch (error) {
-    if (!(error instanceof Refused && Array.isArray(error.body.confirm))) throw error;
-    const keys = error.body.confirm.map((key) => printable(String(key)));
-    note(`This sends existing credentials to a host they were never sent to: ${keys.join(', ')}.`);
-    const allowed = interactive() && (await confirm('Is that what you want?', '--confirm-existing'));
-    if (!allowed)
-      throw failed(`Nothing was approved. To allow it, add --confirm-existing ${keys.join(',')}.`);
-    const confirmed = { ...body, confirm_existing: [...body.confirm_existing, ...keys] };
-    return await api.call('POST', path, { body: confirmed, vault: api.vaultIfNamed });
+/** Shows a proposal, asks, and applies it; where something has changed meanwhile, once more from the start. */
+async function approve(api: Api, id: string, input: Input): Promise<{ answer: unknown; vault: string }> {
+  const confirmed = confirmedBy(input, id);
+  const vault = api.vaultIfNamed;
+  const path = route`/v1/proposals/${id}`;
+  const send = async (proposal: Proposal, body: object) => ({
+    answer: await api.call('POST', `${path}/approve`, { body, vault }),
+    vault: proposal.vault,
+  });
+  for (;;) {
+    const proposal = await api.call<Proposal>('GET', path, { vault });
+    // What is decided gets its own answer.
+    if (proposal.status !== 'pending') return await send(proposal, {});
+    checkAnswers(proposal, input, confirmed);
+    const services = route`/v1/vaults/${proposal.vault}/services`;
+    const present = await api.call<{ services: readonly Service[] }>('GET', services);
+    note(proposalText(proposal, present.services));
+    const asks = confirmed === null && !input.flag('stdin');
+    if (asks && !(await agreed(proposal))) throw failed('Nothing was approved.');
+    const credentials = Object.fromEntries(await valuesFor(proposal, input));
+    const body = { credentials, confirm: confirmed ?? proposal.review?.fingerprint };
+    try {
+      return await send(proposal, body);
+    } catch (error) {
+      if (!(error instanceof Refused && error.code === 'confirmation_required')) throw error;
+      const changed = 'What it would do has changed since it was shown; nothing was approved.';
+      if (!asks) throw failed(`${changed} Look again with \`broker vault proposal show ${id}\`.`);
+      note(`\n${changed} This is how it is now.\n`);
+    }
   }
 }
 
@@ -95,11 +119,12 @@ export const commands: readonly Command[] = [
         String(one.id),
         one.status,
         one.created_at,
+        requester(one),
         one.services.map((service) => service.host).join(','),
         one.credentials.map((slot) => slot.key).join(','),
         one.message.length > 60 ? `${one.message.slice(0, 59)}…` : one.message,
       ]);
-      write(table(['ID', 'STATUS', 'CREATED', 'HOSTS', 'KEYS', 'MESSAGE'], rows));
+      write(table(['ID', 'STATUS', 'CREATED', 'ASKED BY', 'HOSTS', 'KEYS', 'MESSAGE'], rows));
     },
   },
   {
@@ -120,10 +145,13 @@ export const commands: readonly Command[] = [
   {
     name: 'vault proposal approve',
     args: '<id>',
-    about: 'Approve a proposal. The values that it needs are asked for, hidden, or read from standard input.',
+    about:
+      'Approve a proposal. It is shown, each thing that a credential would newly reach is asked for by itself, and values are asked for, hidden, or read from standard input.',
     options: {
       '--stdin': 'Read KEY=VALUE lines; the value alone where one is needed',
-      '--confirm-existing <keys>': 'Existing credentials that may go to the new host: KEY,KEY',
+      '--yes': 'Ask nothing: needs --confirm',
+      '--confirm <fingerprint>':
+        'The fingerprint that `vault proposal show` printed: exactly that is approved',
       ...vaultOption,
       ...jsonOption,
       ...connectionOptions,
@@ -131,18 +159,13 @@ export const commands: readonly Command[] = [
     examples: [
       'broker vault proposal approve 12',
       'pass show stripe | broker vault proposal approve 12 --stdin',
+      'broker vault proposal approve 12 --yes --confirm 3q2u8cXb1kS0vVnq1dPz4w',
     ],
     async run(input) {
       const id = idOf(input);
-      const api = await connect(input);
-      const proposal = await api.call<Proposal>('GET', route`/v1/proposals/${id}`, {
-        vault: api.vaultIfNamed,
-      });
-      const credentials = Object.fromEntries(await valuesFor(proposal, input));
-      const confirmed = (input.text('confirm-existing') ?? '').split(',').filter((key) => key !== '');
-      const answer = await approve(api, id, { credentials, confirm_existing: confirmed });
+      const { answer, vault } = await approve(await connect(input), id, input);
       if (input.flag('json')) printJson(answer);
-      else note(`Proposal ${id} is applied to vault ${proposal.vault}.`);
+      else note(`Proposal ${id} is applied to vault ${vault}.`);
     },
   },
   {

@@ -76,21 +76,74 @@ export const proposalCreated = named(
   }),
 );
 
+/** What effective reach grows by. */
+export const review = named(
+  'Review',
+  whole(
+    {
+      fingerprint: {
+        type: 'string',
+        description: 'Of the proposal, the increases, and what of the vault they come from.',
+      },
+      increases: list(
+        whole(
+          {
+            key: credentialKey,
+            hosts: {
+              ...list(text()),
+              description: 'Patterns; the most specific one of these and of `except` that matches decides.',
+            },
+            except: list(text()),
+            surface: {
+              type: 'string',
+              description:
+                'Such as `auth header Authorization`, `path`, `path /bot{TOKEN}/*`, `query key`, `header X-Key`.',
+            },
+            scheme: { type: 'string', enum: ['https', 'http+https'] },
+            ticked_by: {
+              type: 'string',
+              enum: ['value', 'confirm'],
+              description: "By the value for the key's slot, or only by `confirm`.",
+            },
+          },
+          ['except'],
+        ),
+      ),
+      risks: {
+        ...list(whole({ kind: text(), grave: bool, text: text() })),
+        description: 'What to look at twice, in words. With a single proposal.',
+      },
+    },
+    ['risks'],
+  ),
+);
+
+const requestedBy = whole({
+  kind: { type: 'string', enum: ['session', 'agent'] },
+  id: text(),
+  label: orNull(text()),
+});
+
 export const proposal = named(
   'Proposal',
-  whole({
-    id: count,
-    status: proposalStatus,
-    vault: text(),
-    ...proposalParts,
-    message: text(),
-    user_message: text(),
-    review_note: orNull(text()),
-    reviewed_by: orNull(text()),
-    created_at: moment,
-    reviewed_at: orNull(moment),
-    expires_at: moment,
-  }),
+  whole(
+    {
+      id: count,
+      status: proposalStatus,
+      vault: text(),
+      ...proposalParts,
+      message: text(),
+      user_message: text(),
+      review_note: orNull(text()),
+      reviewed_by: orNull(text()),
+      created_at: moment,
+      reviewed_at: orNull(moment),
+      expires_at: moment,
+      requested_by: requestedBy,
+      review,
+    },
+    ['review'],
+  ),
 );
 
 export const proposals = whole({ proposals: list(proposal) });

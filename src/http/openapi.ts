@@ -227,10 +227,10 @@ const problemSchema = {
       items: { type: 'string' },
       description: 'With `credential_in_use`: its hosts.',
     },
-    confirm: {
-      type: 'array',
-      items: { type: 'string' },
-      description: 'With `conflict` at an approval: the keys that `confirm_existing` has to repeat.',
+    review: {
+      type: 'object',
+      description:
+        'With `confirmation_required`: the review as it is now, of which `confirm` repeats the fingerprint.',
     },
     quota: { type: 'string', description: 'With `quota_exceeded`: which one, such as agent_keys.' },
     limit: { type: 'integer', description: 'With `quota_exceeded` and `too_many_pending_proposals`.' },

@@ -70,9 +70,15 @@ export const operations: Operations = {
   },
   'POST /v1/proposals/{id}/approve': {
     about:
-      'Apply a proposal, with a value for each slot. Again: the same answer, and nothing is applied twice.',
+      'Apply a proposal, with a value for each slot, and the fingerprint of its review where that has increases that no value ticks. Again: the same answer, and nothing is applied twice.',
     answers: { 200: answers.applied },
-    refusals: ['already_decided', 'conflict', 'credential_in_use', 'unresolved_credential', 'quota_exceeded'],
+    refusals: [
+      'already_decided',
+      'confirmation_required',
+      'credential_in_use',
+      'unresolved_credential',
+      'quota_exceeded',
+    ],
   },
   'POST /v1/proposals/{id}/reject': {
     about: 'Reject a proposal; the reason is for the agent.',

@@ -5,6 +5,7 @@ import { counted } from './pages/figures.ts';
 import { type Risk, type Surroundings, servicesAfter } from './pages/risks.ts';
 import { noServiceWords, serviceWords } from './pages/service-words.ts';
 import { timeHtml } from './pages/time.ts';
+import { wordsHtml } from './words.ts';
 
 /** Who asks, where and when. */
 export function askedHtml(proposal: ProposalReview): Html {
@@ -49,12 +50,10 @@ function sumOf(noun: string, kinds: Readonly<Record<string, number>>): string {
   return `${counted(sum, noun)} (${split.join(', ')})`;
 }
 
-function askerHtml({ created_by, created_by_label }: ProposalReview): Html {
-  const [kind, ...rest] = created_by.split(':');
-  const id = rest.join(':');
+function askerHtml({ requested_by: { kind, id, label } }: ProposalReview): Html {
   if (kind === 'agent') return html`the agent <strong>${id}</strong>`;
-  if (created_by_label === null) return html`a session without a label (<code>${id}</code>)`;
-  return html`the session <strong><bdi>${created_by_label}</bdi></strong> (<code>${id}</code>)`;
+  if (label === null) return html`a session without a label (<code>${id}</code>)`;
+  return html`the session <strong><bdi>${label}</bdi></strong> (<code>${id}</code>)`;
 }
 
 /** What the agent says: set apart, since nothing of it is ours or was checked by us. */
@@ -71,17 +70,9 @@ function quote(label: string, text: string): Html | null {
 <blockquote class="text" dir="auto">${text}</blockquote></figure>`;
 }
 
-/**
- * What to look at twice, and what is good to know. What needs a tick of its own has one, where `form` is the id of the
- * form to tick it for.
- */
-export function risksHtml(
-  risks: readonly Risk[],
-  form: string | null,
-  ticked: ReadonlySet<string>,
-): Html | null {
-  const line = ({ words, confirm }: Risk) =>
-    html`<li>${words}${confirm !== undefined && form !== null ? tick(confirm, form, ticked) : null}</li>`;
+/** What to look at twice, and what is good to know. */
+export function risksHtml(risks: readonly Risk[]): Html | null {
+  const line = ({ words }: Risk) => html`<li>${wordsHtml(words)}</li>`;
   const grave = risks.filter(({ grave }) => grave).map(line);
   const others = risks.filter(({ grave }) => !grave).map(line);
   return html`${
@@ -96,12 +87,6 @@ ${
     : html`<section class="warning" aria-labelledby="notes"><h2 id="notes">Good to know</h2>
 <ul>${others}</ul></section>`
 }`;
-}
-
-function tick(key: string, form: string, ticked: ReadonlySet<string>): Html {
-  return html`<label class="tick"><input type="checkbox" form="${form}" name="confirm.${key}" value="yes" required${
-    ticked.has(key) ? html` checked` : null
-  }><span>Yes, I want <code>${key}</code> to be sent there.</span></label>`;
 }
 
 /**

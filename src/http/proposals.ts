@@ -1,10 +1,14 @@
 import { problem, type Result } from '../actors/vault/problem.ts';
 import type { ProposalView } from '../actors/vault/protocol.ts';
+import type { Review } from '../actors/vault/review-rules.ts';
 import { actorOf, administers, vaultsOf } from './caller.ts';
+import { risksOf } from './pages/risks.ts';
+import { surroundingsOf } from './pages/surroundings.ts';
 import { type Answer, json, replyTo } from './reply.ts';
 import { type Call, type Route, route } from './route.ts';
 import type { FrontParts } from './routes.ts';
 import { proposalBody, statusQuery, waitQuery } from './schemas.ts';
+import { wordsText } from './words.ts';
 
 type AnyCall = Call<'any', 'header-of-agents'>;
 
@@ -14,9 +18,31 @@ export function proposalRoutes(front: FrontParts): Route[] {
 
   /** A proposal of the caller's vault, or of a vault that the operator administers. */
   async function look({ params, identity, vault: name }: AnyCall): Promise<Result<ProposalView>> {
-    const found = await vault.ask('proposal.get', { id: Number(params.id), vault: name ?? undefined });
+    const found = await vault.ask('proposal.get', {
+      id: Number(params.id),
+      vault: name ?? undefined,
+      reviewed: identity.kind === 'operator',
+    });
     const isForeign = found.ok && identity.kind === 'operator' && !administers(identity, found.value.vault);
-    return isForeign ? { ok: false, problem: noProposal() } : found;
+    if (isForeign) return { ok: false, problem: noProposal() };
+    return found.ok && found.value.review ? withRisks(found.value, found.value.review) : found;
+  }
+
+  /** With what the approval page says to look at twice. */
+  async function withRisks(view: ProposalView, review: Review): Promise<Result<ProposalView>> {
+    const [shown, around] = await Promise.all([
+      vault.ask('proposal.review', { id: view.id, approvalHash: null }),
+      surroundingsOf(vault, view.vault),
+    ]);
+    if (!shown.ok) return shown;
+    if (!around.ok) return around;
+    const risks = risksOf(shown.value, around.value).map(({ kind, grave, words }) => ({
+      kind,
+      grave,
+      text: wordsText(words),
+    }));
+    const reviewed = { ...view, review: { ...review, risks } };
+    return { ok: true, value: reviewed };
   }
 
   /** Looks again when the proposal is decided, or the seconds are over, or the request has to end. */
@@ -57,7 +83,9 @@ export function proposalRoutes(front: FrontParts): Route[] {
       { auth: 'any', vault: 'header-of-agents', query: statusQuery },
       async ({ identity, vault: name, query }) => {
         const own =
-          identity.kind === 'operator' ? { vaults: vaultsOf(identity) } : { actor: actorOf(identity) };
+          identity.kind === 'operator'
+            ? { vaults: vaultsOf(identity), reviewed: true }
+            : { actor: actorOf(identity) };
         return replyTo(
           await vault.ask('proposal.list', { vault: name ?? undefined, status: query.status, ...own }),
         );

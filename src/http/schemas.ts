@@ -51,17 +51,26 @@ export const credentialsBody = bodyCheck(
 );
 
 export const approveBody = bodyCheck(
-  object({ credentials: credentialValues, confirm_existing: list(credentialKey) }),
+  object({
+    credentials: credentialValues,
+    confirm: {
+      type: 'string',
+      maxLength: 200,
+      description: 'The fingerprint of the review that was looked at: each of its increases is meant.',
+    },
+    confirm_existing: {
+      ...list(credentialKey),
+      description: 'Accepted from clients of before; of no effect.',
+    },
+  }),
   ({
     credentials,
-    confirm_existing = [],
+    confirm = null,
   }: {
     credentials?: Values;
+    confirm?: string | null;
     confirm_existing?: readonly string[];
-  }) => ({
-    credentials: wrap(credentials),
-    confirmExisting: confirm_existing,
-  }),
+  }) => ({ credentials: wrap(credentials), confirm }),
 );
 
 export const rejectBody = bodyCheck<{ reason?: string }>(object({ reason: text(2000) }));

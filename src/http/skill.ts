@@ -53,7 +53,8 @@ Content-Type: application/json
 - Reuse a key of \`available_credentials\` rather than ask for the same credential again. A slot may bring a \`value\` that
   you have yourself. \`{"action": "delete", "host": …}\` and \`{"action": "delete", "key": …}\` remove.
 
-The answer has an \`id\` and an \`approval_url\`: show that link to the user. Only an operator can approve.
+The answer has an \`id\` and an \`approval_url\`: show that link to the user. Only an operator can approve, and confirms by
+itself whatever an existing credential would newly reach: ask for no more hosts and surfaces than you need.
 
 Then look at \`GET ${baseUrl}/v1/proposals/ID\` every 3 seconds for the first 30 seconds, every 10 seconds after that; or
 add \`?wait=60\`, which answers as soon as it is decided. \`applied\`: send the original request again. \`rejected\`: read
@@ -79,6 +80,7 @@ Every refusal is \`{"error", "message", "request_id"}\`; the message says what t
 | 404 \`not_found\`, 405 \`method_not_allowed\`, 410 \`gone\` | Check the address and the method; what is over, ask for anew. |
 | 409 \`credential_exists\` | The key is somebody else's: choose another, or propose the change. |
 | 409 \`conflict\`, \`already_decided\`, \`credential_in_use\` | Look at the present state first. |
+| 409 \`confirmation_required\` | Only operators see it: they confirm what they have looked at. |
 | 413 \`payload_too_large\`, 415 \`unsupported_media_type\`, 417 \`expectation_failed\`, 421 \`misdirected_request\`, 431 \`headers_too_large\`, 505 \`http_version\` | The request can't be taken as it is: change what \`message\` says. |
 | 413 \`quota_exceeded\` | You keep as much as you may: use keys that are there, withdraw proposals, or tell the user. |
 | 408 \`request_timeout\` | Send the whole request again, at once. |

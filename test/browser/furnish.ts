@@ -151,7 +151,7 @@ async function proposals(stage: Stage): Promise<Proposals> {
   };
   const applied = await stage.propose({ services: [linear], credentials: [slot], ...words });
   const given = new Map([['LINEAR_API_KEY', new Secret('lin_api_1')]]);
-  await done(vault.ask('proposal.approve', { id: applied.id, credentials: given, confirmExisting: [], by }));
+  await done(vault.ask('proposal.approve', { id: applied.id, credentials: given, confirm: null, by }));
   const rejected = await stage.propose({
     services: [{ ...set, host: 'paste.example.net', auth: { type: 'passthrough' } }],
     ...words,

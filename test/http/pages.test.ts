@@ -102,7 +102,7 @@ const nothing: ProposalReview = {
     user_message: '',
   },
   ...{ review_note: null, reviewed_by: null, created_at: '', reviewed_at: null, expires_at: '' },
-  ...{ created_by: 'agent:a', created_by_label: null, before: [], existing_to_new_host: [], needs_value: [] },
+  ...{ requested_by: { kind: 'agent', id: 'a', label: 'a' }, before: [], needs_value: [] },
 };
 
 t.test('what to look at twice', async (t) => {
@@ -145,11 +145,6 @@ t.test('what to look at twice', async (t) => {
       { credentials: [{ action: 'set', key: 'IDLE', has_value: true }] },
       ['replaces', 'value-by-agent'],
     ],
-    [
-      'an existing key for a new host',
-      { existing_to_new_host: [{ key: 'STORED', host: 'b.example.com' }] },
-      ['existing-to-new-host'],
-    ],
   ];
   for (const [name, proposal, kinds] of cases) {
     t.same(
@@ -170,16 +165,6 @@ t.test('what to look at twice', async (t) => {
     many.map(({ grave }) => grave),
     [true, false, false],
     'the grave ones come first',
-  );
-  const two = [
-    { key: 'STORED', host: 'b.example.com' },
-    { key: 'STORED', host: 'c.example.com' },
-  ];
-  const [risk, ...others] = risksOf({ ...nothing, existing_to_new_host: two }, around);
-  t.same([risk.confirm, others], ['STORED', []], 'one tick for a key');
-  t.match(
-    read(risk.words),
-    /STORED, which you have stored already, would be sent to b\.example\.com and c\.example\.com too/,
   );
 });
 

@@ -75,8 +75,27 @@ t.test('proposals: created, decided, cancelled', async (t) => {
 
   const risky = { services: [{ action: 'set', ...bearer('other.example', 'K') }] };
   t.match(await create(risky), { status: 201, json: { id: 3 } });
-  t.match(await decide(3, 'approve'), { status: 409, json: { error: 'conflict', confirm: ['K'] } });
-  t.match(await decide(3, 'approve', { confirm_existing: ['K'] }), { status: 200 });
+  const { json: asked } = await broker.ask('GET', '/v1/proposals/3', { token: operator });
+  const increases = [
+    {
+      key: 'K',
+      hosts: ['other.example'],
+      surface: 'auth header Authorization',
+      scheme: 'http+https',
+      ticked_by: 'confirm',
+    },
+  ];
+  t.match(asked, {
+    requested_by: { kind: 'session', label: 'ci' },
+    review: { risks: [{ kind: 'http-too' }] },
+  });
+  t.same(asked.review.increases, increases);
+  const required = { status: 409, json: { error: 'confirmation_required', review: { increases } } };
+  t.match(await decide(3, 'approve'), required);
+  t.match(await decide(3, 'approve', { confirm_existing: ['K'] }), required, 'of no effect any more');
+  t.match(await decide(3, 'approve', { confirm: 'AAAAAAAAAAAAAAAAAAAAAA' }), required);
+  t.match(await broker.ask('GET', '/v1/proposals/3', { token }), { json: { status: 'pending' } });
+  t.match(await decide(3, 'approve', { confirm: asked.review.fingerprint }), { status: 200 });
   t.match(await create(risky), { status: 201, json: { id: 4 } });
   t.match(
     await broker.ask('DELETE', '/v1/proposals/4', { token: await broker.session() }),

@@ -335,7 +335,7 @@ t.test('any body is accepted or refused with its field, never a 500 (API-004)', 
       'POST',
       '/v1/proposals/1/approve',
       broker.operator,
-      { credentials: { K: 'v' }, confirm_existing: ['K'] },
+      { credentials: { K: 'v' }, confirm: 'x', confirm_existing: ['K'] },
     ],
   ];
   const refusals = new Set<string>();

@@ -387,13 +387,19 @@ t.test('proposals: create, look, wait, list, withdraw, reject, approve', async (
   t.same(await ids(api.owner, '', 'default'), []);
 
   const existing = (await propose({ services: [setting('new.test', 'P_KEY')] })).json.id;
-  t.match(await api.own('POST', `/v1/proposals/${existing}/approve`), {
+  const approval = `/v1/proposals/${existing}/approve`;
+  const refused = await api.own('POST', approval, { confirm_existing: ['P_KEY'] });
+  t.match(refused, {
     status: 409,
-    json: { error: 'conflict', confirm: ['P_KEY'] },
+    json: {
+      error: 'confirmation_required',
+      review: { increases: [{ key: 'P_KEY', hosts: ['new.test'], ticked_by: 'confirm' }] },
+    },
   });
-  t.match(await api.own('POST', `/v1/proposals/${existing}/approve`, { confirm_existing: ['P_KEY'] }), {
-    status: 200,
+  t.match(await api.own('GET', `/v1/proposals/${existing}`), {
+    json: { review: { fingerprint: refused.json.review.fingerprint } },
   });
+  t.match(await api.own('POST', approval, { confirm: refused.json.review.fingerprint }), { status: 200 });
   const elsewhere = await propose({ credentials: [slot('Q')] }, agent, 'default');
   t.equal(elsewhere.json.id, existing + 1, 'numbers count up across vaults');
   await api.own('POST', `/v1/proposals/${elsewhere.json.id}/reject`);

@@ -146,6 +146,18 @@ t.test('on the API', async (t) => {
     body: slot,
   });
   await own('POST', `/v1/proposals/${made.body.id}/reject`);
+  const wider = await broker.api<{ id: number }>('POST', '/v1/proposals', {
+    token: session,
+    body: { services: [{ action: 'set', host: 'wider.test', auth: { type: 'bearer', token: 'K' } }] },
+  });
+  await ask(
+    'confirmation_required',
+    'POST',
+    `/v1/proposals/${wider.body.id}/approve`,
+    { token, body: {} },
+    { review: { increases: [{ key: 'K', hosts: ['wider.test'] }] } },
+  );
+  await own('POST', `/v1/proposals/${wider.body.id}/reject`);
   await ask(
     'already_decided',
     'POST',

@@ -836,7 +836,9 @@ t.test('Events', async (t) => {
     ...through,
     body: { credentials: [{ action: 'set', key: 'LOST' }] },
   });
-  await must('POST', `/v1/proposals/${body.id}/approve`, { credentials: { LOST: 'y' } });
+  const { review } = await must('GET', `/v1/proposals/${body.id}`, undefined, 'heard');
+  const confirm = review.fingerprint;
+  await must('POST', `/v1/proposals/${body.id}/approve`, { credentials: { LOST: 'y' }, confirm });
   let text = '';
   for await (const chunk of listening.body ?? []) {
     text += Buffer.from(chunk).toString();

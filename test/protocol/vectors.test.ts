@@ -400,9 +400,9 @@ group('proposal_merge', async ({ input, expect }) => {
   await mustSet(input.existing);
   const body = { services: input.proposed };
   const { body: made } = await api.api<{ id: number }>('POST', '/v1/proposals', { token: session, body });
-  const confirm_existing = ['GH', 'GH2', 'S', 'SK', 'SL', 'T'];
+  const shown = await api.api<{ review: { fingerprint: string } }>('GET', `/v1/proposals/${made.id}`);
   const { status } = await api.api('POST', `/v1/proposals/${made.id}/approve`, {
-    body: { confirm_existing },
+    body: { confirm: shown.body.review.fingerprint },
   });
   const { body: after } = await api.api<{ services: unknown }>('GET', '/v1/vaults/default/services');
   const sorted = (value: unknown) =>

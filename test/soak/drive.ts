@@ -140,6 +140,16 @@ function createVault({ name, owner, session, upstream, random }: VaultParts): Va
     return answer;
   }
 
+  /** Looks and confirms, until nothing has changed in between. */
+  async function approved(broker: Broker, id: number, credentials: object) {
+    for (;;) {
+      const shown = await ask(broker, 'GET', `/v1/proposals/${id}`);
+      const body = { credentials, confirm: shown.json.review?.fingerprint };
+      const answer = await ask(broker, 'POST', `/v1/proposals/${id}/approve`, body);
+      if (answer.json.error !== 'confirmation_required') return String(answer.status);
+    }
+  }
+
   return {
     name,
     next() {
@@ -207,10 +217,9 @@ function createVault({ name, owner, session, upstream, random }: VaultParts): Va
           return { op: { do: 'propose', id: answer.json.id }, result: String(answer.status) };
         }
         case 'approve': {
-          const body = { credentials: { [op.key]: op.value } };
-          const done = await status('POST', `/v1/proposals/${op.id}/approve`, body);
+          const result = await approved(broker, op.id, { [op.key]: op.value });
           if (random() < 0.5) proposed.delete(op.id);
-          return done;
+          return { op, result };
         }
         case 'reject': {
           const done = await status('POST', `/v1/proposals/${op.id}/reject`);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { existingToNewHosts, hostsByKey, merge, replaceAll } from '../../src/actors/vault/merge.ts';
+import { hostsByKey, merge, replaceAll } from '../../src/actors/vault/merge.ts';
 import type { AuthConfig, Service, ServiceChange, ServiceInput } from '../../src/actors/vault/model.ts';
 import type { Result } from '../../src/actors/vault/problem.ts';
 import { vectors } from './vectors.ts';
@@ -111,43 +111,15 @@ t.test('replaceAll: exactly these, but enabled stays', async (t) => {
   t.strictSame([...accepted(replaceAll(byHost(full), [])).services], [], 'nothing is fine');
 });
 
-t.test('existing credentials that would go to new hosts', async (t) => {
-  const before = byHost(full, { host: 'b', auth: bearer('B') });
-  const sentTo = hostsByKey(before.values());
+t.test('hosts by key: disabled services and substitutions too', async (t) => {
   t.same(
-    sentTo,
+    hostsByKey([full, { host: 'b', auth: bearer('B') }]),
     new Map([
       ['OLD', new Set(['a'])],
       ['SUB', new Set(['a'])],
       ['B', new Set(['b'])],
     ]),
   );
-  const existing = new Set(['OLD', 'SUB', 'B']);
-  const pairs = (changes: ServiceChange[], slots: string[] = []) =>
-    existingToNewHosts(before, changes, existing, new Set(slots), sentTo);
-  const custom: AuthConfig = { type: 'custom', headers: { 'X-A': '{{ B }}{{ NEW }}' } };
-  t.same(pairs([{ action: 'set', host: 'a', auth: bearer('OLD') }]), [], 'the same host');
-  t.same(pairs([{ action: 'set', host: 'a', enabled: true }]), [], 'kept substitutions');
-  t.same(pairs([{ action: 'set', host: 'a', auth: bearer('B') }]), [{ key: 'B', host: 'a' }], 'another key');
-  t.same(
-    pairs([{ action: 'set', host: 'evil', auth: custom }]),
-    [{ key: 'B', host: 'evil' }],
-    'not the new key',
-  );
-  t.same(
-    pairs([{ action: 'set', host: 'evil', auth: custom }], ['B']),
-    [],
-    'the slot gives a value for this',
-  );
-  t.same(
-    pairs([{ action: 'set', host: '*.b', auth: bearer('B') }]),
-    [{ key: 'B', host: '*.b' }],
-    'a wider pattern',
-  );
-  const substitutions = [{ key: 'OLD', placeholder: '__o__' }];
-  const hidden: ServiceChange = { action: 'set', host: 'evil', auth: { type: 'passthrough' }, substitutions };
-  t.same(pairs([hidden]), [{ key: 'OLD', host: 'evil' }], 'through a substitution');
-  t.same(pairs([{ action: 'set', host: 'new', enabled: true }]), [], 'what can not be merged');
 });
 
 t.test('merge: properties', async (t) => {

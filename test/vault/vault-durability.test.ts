@@ -60,7 +60,7 @@ t.test('a commit that fails leaves everything as it was', async (t) => {
     ref.ask('proposal.approve', {
       id: 1,
       credentials: secrets({ NEW: 'n' }),
-      confirmExisting: [],
+      confirm: null,
       by: operator,
     }),
     ref.ask('proposal.reject', { id: 1, reason: '', by: operator }),
@@ -81,7 +81,7 @@ t.test('a commit that fails leaves everything as it was', async (t) => {
   t.ok(refused.length >= failures.length);
 
   running.failing = false;
-  const approve = { id: 1, credentials: secrets({ NEW: 'n' }), confirmExisting: [], by: operator };
+  const approve = { id: 1, credentials: secrets({ NEW: 'n' }), confirm: null, by: operator };
   t.match(await value(ref.ask('proposal.approve', approve)), { status: 'applied' });
   await running.clock.advance(1000);
   t.match(lane.drain(), [{ deltas: [{ key: 'NEW' }] }, { deltas: [{ type: 'session-gone' }] }]);
@@ -122,7 +122,7 @@ t.test('every change leaves one line in the audit, without values', async (t) =>
     ref.ask('proposal.approve', {
       id: 1,
       credentials: secrets({ C: 'canary-5' }),
-      confirmExisting: [],
+      confirm: null,
       by: operator,
     }),
   );

@@ -69,16 +69,11 @@ const deeds = (running: Running): fc.Arbitrary<() => Promise<unknown>>[] => {
             by: agent,
           }),
     ),
-    fc.tuple(id, key).map(
-      ([n, k]) =>
-        () =>
-          ref.ask('proposal.approve', {
-            id: n,
-            credentials: secrets({ [k]: 'v' }),
-            confirmExisting: ['A', 'B', 'C'],
-            by,
-          }),
-    ),
+    fc.tuple(id, key).map(([n, k]) => async () => {
+      const found = await ref.ask('proposal.get', { id: n, reviewed: true });
+      const confirm = found.ok ? (found.value.review?.fingerprint ?? null) : null;
+      return ref.ask('proposal.approve', { id: n, credentials: secrets({ [k]: 'v' }), confirm, by });
+    }),
     id.map((n) => () => ref.ask('proposal.reject', { id: n, reason: '', by })),
     name.map((v) => () => ref.ask('session.create', { vault: v, ttlSeconds: 60, label: null, by })),
     fc.tuple(name, id).map(([v, n]) => async () => {

@@ -32,14 +32,21 @@ async function approve(
   running: Running,
   id: number,
   credentials: Record<string, string> = {},
-  confirmExisting: string[] = [],
+  confirm: string | null = null,
 ) {
   return await running.vault.ask('proposal.approve', {
     id,
     credentials: secrets(credentials),
-    confirmExisting,
+    confirm,
     by: operator,
   });
+}
+
+/** What a human who has looked confirms. */
+async function seen(running: Running, id: number): Promise<string> {
+  const { review } = await value(running.vault.ask('proposal.get', { id, reviewed: true }));
+  if (review === undefined) throw new Error('nothing to review');
+  return review.fingerprint;
 }
 
 async function listed(running: Running) {
@@ -83,6 +90,7 @@ t.test('create: what comes back, and what is refused', async (t) => {
     created_at: new Date(start).toISOString(),
     reviewed_at: null,
     expires_at: new Date(start + 7 * 86_400_000).toISOString(),
+    requested_by: { kind: 'session', id: 's1', label: 'ci' },
   });
   const refusals: [body: ProposalBody, code: string, extra: object][] = [
     [{}, 'invalid_request', { field: 'services' }],
@@ -208,15 +216,19 @@ t.test('approve: the vault as it is now counts, not as it was', async (t) => {
   const use = { services: [{ action: 'set', host: 'new.example', auth: bearer('OLD') }] } as const;
   await propose(running, use);
   t.match(await approve(running, 1), {
-    problem: { code: 'conflict', extra: { confirm: ['OLD'] }, message: /OLD to new.example/ },
+    problem: {
+      code: 'confirmation_required',
+      message: /OLD to new.example/,
+      extra: { review: { increases: [{ key: 'OLD', hosts: ['new.example'] }] } },
+    },
   });
   await value(running.vault.ask('credential.delete', { vault, key: 'OLD', force: true, by: operator }));
-  t.match(await approve(running, 1, {}, ['OLD']), {
+  t.match(await approve(running, 1, {}, await seen(running, 1)), {
     problem: { code: 'unresolved_credential', extra: { key: 'OLD', field: 'services[0].auth.token' } },
   });
   const values = secrets({ OLD: 'again' });
   await value(running.vault.ask('credential.set', { vault, values, byAgent: false, by: operator }));
-  t.match(await approve(running, 1, {}, ['OLD']), { ok: true });
+  t.match(await approve(running, 1, {}, await seen(running, 1)), { ok: true });
 
   // A switch needs no auth, as long as the service is there.
   await propose(running, { services: [{ action: 'set', host: 'new.example', enabled: false }] });
@@ -355,10 +367,9 @@ t.test('review: by link or by operator', async (t) => {
   const review = await value(running.vault.ask('proposal.review', { id: 1, approvalHash }));
   t.match(review, {
     id: 1,
-    created_by: agent.actor,
-    created_by_label: agent.label,
+    requested_by: { kind: 'session', id: 's1', label: agent.label },
     before: [{ host: 'old.example' }, null, null],
-    existing_to_new_host: [{ key: 'OLD', host: 'new.example' }],
+    review: { increases: [{ key: 'OLD', hosts: ['new.example'], ticked_by: 'confirm' }] },
     needs_value: ['MORE'],
   });
   t.notMatch(JSON.stringify(review), approvalHash);
@@ -367,7 +378,7 @@ t.test('review: by link or by operator', async (t) => {
     t.match(await refusal(running.vault.ask('proposal.review', { id: 1, approvalHash: hash })), {
       code: 'not_found',
     });
-  await approve(running, 1, { MORE: 'x' }, ['OLD']);
+  await approve(running, 1, { MORE: 'x' }, await seen(running, 1));
   t.match(await refusal(running.vault.ask('proposal.review', { id: 1, approvalHash })), { code: 'gone' });
   t.match(await value(running.vault.ask('proposal.review', { id: 1, approvalHash: null })), {
     status: 'applied',

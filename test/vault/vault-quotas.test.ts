@@ -83,7 +83,7 @@ t.test('values in proposals count while they wait', async (t) => {
   t.match(await refusal(set(running, { A2: 'x' })), exceeded('agent_keys', 3));
   const id = 1;
   await value(
-    running.vault.ask('proposal.approve', { id, credentials: new Map(), confirmExisting: [], by: operator }),
+    running.vault.ask('proposal.approve', { id, credentials: new Map(), confirm: null, by: operator }),
   );
   await value(set(running, { A2: 'x' }));
   t.match(await refusal(propose(running, 'P3', agent, 'x')), exceeded('agent_keys', 3));

@@ -30,6 +30,19 @@ export function parseHostPattern(text: string): { readonly pattern: string } | {
   return { pattern: (wildcard ? '*.' : '') + found.host + port };
 }
 
+/**
+ * The patterns that match a target, best first: exact with port, exact, wildcard with port, wildcard.
+ * An IP address and a single label have no wildcard.
+ *
+ * @param host in canonical form, as {@link canonicalHost} gives it
+ */
+export function patternCandidates(host: string, port: number): string[] {
+  const dot = host.indexOf('.');
+  if (dot === -1 || isAddress(host)) return [`${host}:${port}`, host];
+  const wildcard = `*${host.slice(dot)}`;
+  return [`${host}:${port}`, host, `${wildcard}:${port}`, wildcard];
+}
+
 /** Who a name belongs to. */
 export interface Registration {
   /** What its owner registered: `example.co.uk` of `api.example.co.uk`; null for addresses and single labels. */

@@ -76,30 +76,6 @@ export function hostsByKey(services: Iterable<Service>): Map<string, Set<string>
   return hosts;
 }
 
-/**
- * Existing credentials that a proposal would send to a host pattern that they aren't sent to now: what a human
- * has to confirm one by one. A key for which the proposal has a `set` slot isn't among them, since its value is
- * given for this very proposal. A proposal that can't be merged sends nothing anywhere.
- *
- * @param slotKeys keys of the proposal's `set` slots
- * @param sentTo hosts by key, as {@link hostsByKey} gives them
- */
-export function existingToNewHosts(
-  before: ReadonlyMap<string, Service>,
-  changes: readonly ServiceChange[],
-  existingKeys: ReadonlySet<string>,
-  slotKeys: ReadonlySet<string>,
-  sentTo: ReadonlyMap<string, ReadonlySet<string>>,
-): { key: string; host: string }[] {
-  const merged = merge(before, changes);
-  if (!merged.ok) return [];
-  const changed = merged.value.changed.flatMap((host) => merged.value.services.get(host) ?? []);
-  return [...hostsByKey(changed)]
-    .filter(([key]) => existingKeys.has(key) && !slotKeys.has(key))
-    .flatMap(([key, hosts]) => [...hosts].map((host) => ({ key, host })))
-    .filter(({ key, host }) => sentTo.get(key)?.has(host) !== true);
-}
-
 // Absent fields are left out altogether, so that what is stored reads as it was written.
 function build(input: ServiceInput & Pick<Service, 'auth'>, before: Service | undefined): Service {
   const { host, description, auth, substitutions, reflection } = input;

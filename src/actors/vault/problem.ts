@@ -48,6 +48,10 @@ export const problems = {
     status: 409,
     message: 'This credential is used by services. Remove them first, or force the deletion.',
   },
+  confirmation_required: {
+    status: 409,
+    message: 'This widens what credentials reach. Look at the review, and confirm its fingerprint.',
+  },
   already_decided: { status: 409, message: 'This proposal was decided already.' },
   gone: { status: 410, message: 'This was used or has expired. Ask for a new one.' },
   quota_exceeded: {

@@ -10,6 +10,7 @@ import type {
   VaultSettings,
 } from './model.ts';
 import type { Result } from './problem.ts';
+import type { Review } from './review-rules.ts';
 import type { Secret } from './secret.ts';
 
 /** Who a token belongs to. */
@@ -66,16 +67,24 @@ export interface ProposalView {
   readonly created_at: string;
   readonly reviewed_at: string | null;
   readonly expires_at: string;
+  readonly requested_by: Requester;
+  /** For operators, while it is pending. */
+  readonly review?: Review;
+}
+
+/** Who asks for a proposal. */
+export interface Requester {
+  readonly kind: 'session' | 'agent';
+  /** Of the session; the agent's name. */
+  readonly id: string;
+  /** What a human named the session by; the agent's name. */
+  readonly label: string | null;
 }
 
 /** What the approval page shows beside the proposal itself. */
 export interface ProposalReview extends ProposalView {
-  readonly created_by: string;
-  readonly created_by_label: string | null;
   /** For each service change, the service that stands at that host now, or null. Same order as `services`. */
   readonly before: readonly (Service | null)[];
-  /** Existing credentials that this proposal would send to a host they were never sent to. */
-  readonly existing_to_new_host: readonly { readonly key: string; readonly host: string }[];
   /** Slots that still need a value from the human. */
   readonly needs_value: readonly string[];
 }
@@ -184,16 +193,26 @@ export interface VaultProtocol {
     { vault: string; body: ProposalBody; by: By },
     { proposal: ProposalView; approvalToken: Secret }
   >;
-  /** With `vault`, only a proposal of that vault is found; with `actor`, only one that it created. */
-  'proposal.get': In<{ id: number; vault?: string; actor?: string }, ProposalView>;
+  /**
+   * With `vault`, only a proposal of that vault is found; with `actor`, only one that it created. `reviewed`: with the
+   * review of what is pending.
+   */
+  'proposal.get': In<{ id: number; vault?: string; actor?: string; reviewed?: boolean }, ProposalView>;
   'proposal.list': In<
-    { vault?: string; vaults?: readonly string[]; actor?: string; status?: ProposalStatus },
+    {
+      vault?: string;
+      vaults?: readonly string[];
+      actor?: string;
+      status?: ProposalStatus;
+      reviewed?: boolean;
+    },
     { proposals: readonly ProposalView[] }
   >;
   /** For the approval page: by the approval token's hash, or by an operator (hash null). */
   'proposal.review': In<{ id: number; approvalHash: string | null }, ProposalReview>;
+  /** `confirm`: the fingerprint of the review that a human has seen, each of its increases confirmed; null: none was. */
   'proposal.approve': In<
-    { id: number; credentials: ReadonlyMap<string, Secret>; confirmExisting: readonly string[]; by: By },
+    { id: number; credentials: ReadonlyMap<string, Secret>; confirm: string | null; by: By },
     { id: number; status: 'applied' }
   >;
   'proposal.reject': In<{ id: number; reason: string; by: By }, { id: number; status: 'rejected' }>;

@@ -1,11 +1,12 @@
 import { timingSafeEqual } from 'node:crypto';
 import type { Handlers } from '../core/behavior.ts';
 import { invalid, refused } from './fields.ts';
-import { existingToNewHosts, hostsByKey, merge } from './merge.ts';
+import { hostsByKey, merge } from './merge.ts';
 import type { Proposal } from './model.ts';
-import { accept, type Problem, type Result, refuse } from './problem.ts';
+import { accept, type Problem, problem, type Result, refuse } from './problem.ts';
 import { decide, proposalEvent, slotKey } from './proposal-decision.ts';
 import type { ProposalReview, VaultProtocol } from './protocol.ts';
+import { type Increase, reviewer } from './review-rules.ts';
 import { openSealed } from './seal.ts';
 import { Secret } from './secret.ts';
 import type { Change } from './store.ts';
@@ -29,10 +30,10 @@ export function approvalHandlers(
       if (approvalHash !== null && !isPending(proposal, now())) {
         return refuse('gone', 'The link has ended: this proposal is decided or has expired.');
       }
-      return accept(review(state.vaults.get(proposal.vault_id), proposal));
+      return accept(review(state.vaults.get(proposal.vault_id), proposal, now()));
     },
 
-    async 'proposal.approve'({ id, credentials, confirmExisting, by }) {
+    async 'proposal.approve'({ id, credentials, confirm, by }) {
       const proposal = state.proposals.get(id);
       const entry = state.vaults.get(proposal?.vault_id ?? '');
       if (proposal?.status === 'applied') return accept({ id, status: 'applied' });
@@ -41,8 +42,10 @@ export function approvalHandlers(
 
       const values = collectValues(state, entry, proposal, credentials);
       if (!values.ok) return values;
-      const merged = mergeAll(entry, proposal, confirmExisting);
+      const merged = mergeAll(entry, proposal);
       if (!merged.ok) return merged;
+      const open = unconfirmed(entry, proposal, credentials, confirm);
+      if (open) return refused(open);
 
       const reviewed_at = writer.timestamp();
       const changes = [
@@ -67,27 +70,15 @@ function equal(a: string, b: string): boolean {
   return a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b));
 }
 
-function review(entry: VaultEntry | undefined, proposal: Proposal): ProposalReview {
+function review(entry: VaultEntry | undefined, proposal: Proposal, now: number): ProposalReview {
   return {
     ...proposalView(proposal),
-    created_by: proposal.created_by,
-    created_by_label: proposal.created_by_label,
+    ...(entry && isPending(proposal, now) && { review: reviewer(entry)(proposal).review }),
     before: proposal.services.map(({ host }) => entry?.services.get(host) ?? null),
-    existing_to_new_host: entry ? newHosts(entry, proposal) : [],
     needs_value: proposal.credentials.flatMap((slot) =>
       slot.action === 'set' && !slot.has_value ? slot.key : [],
     ),
   };
-}
-
-function newHosts(entry: VaultEntry, { services, credentials }: Proposal) {
-  return existingToNewHosts(
-    entry.services,
-    services,
-    new Set(entry.credentials.keys()),
-    new Set(slotsOf(credentials, 'set')),
-    hostsByKey(entry.services.values()),
-  );
 }
 
 /** A value for every `set` slot: the human's, else the agent's own. */
@@ -120,11 +111,7 @@ function collectValues(
 }
 
 /** The rows of the services as the proposal leaves them, checked against the vault as it is now. */
-function mergeAll(
-  entry: VaultEntry,
-  proposal: Proposal,
-  confirmed: readonly string[],
-): Result<readonly Change[]> {
+function mergeAll(entry: VaultEntry, proposal: Proposal): Result<readonly Change[]> {
   const wrong = mergeProblem(entry, proposal);
   if (wrong) return refused(wrong);
   const merged = merge(entry.services, proposal.services);
@@ -136,18 +123,32 @@ function mergeAll(
     const hosts = used.get(key);
     if (hosts && entry.credentials.has(key)) return refused(inUse(key, [...hosts]));
   }
-  const open = newHosts(entry, proposal).filter(({ key }) => !confirmed.includes(key));
-  if (open.length > 0) return refused(needsConfirming(open));
-
   const setsService = proposal.services.some(({ action }) => action === 'set');
   return accept([...serviceChanges(entry, services), ...(setsService ? setCleared(entry, false) : [])]);
 }
 
-function needsConfirming(open: readonly { readonly key: string; readonly host: string }[]): Problem {
-  const pairs = open.map(({ key, host }) => `${key} to ${host}`).join(', ');
-  return {
-    code: 'conflict',
-    message: `The proposal sends existing credentials to hosts that they are not sent to now: ${pairs}. Confirm each key.`,
-    extra: { confirm: [...new Set(open.map(({ key }) => key))].sort() },
-  };
+/**
+ * Refuses what nobody has confirmed, or what was confirmed as it isn't any more. A value that is typed in with the approval
+ * is consent to what the proposal itself names for its key.
+ */
+function unconfirmed(
+  entry: VaultEntry,
+  proposal: Proposal,
+  given: ReadonlyMap<string, Secret>,
+  confirm: string | null,
+): Problem | null {
+  const looked = reviewer(entry)(proposal);
+  const { review } = looked;
+  if (confirm === review.fingerprint) return null;
+  const open = looked.open(given);
+  if (confirm === null && open.length === 0) return null;
+  return problem('confirmation_required', confirm === null ? notConfirmed(open) : confirmedOther, { review });
+}
+
+const confirmedOther =
+  'What was confirmed is not what would be done now: the vault has changed since it was shown. Look at the proposal again, then decide.';
+
+function notConfirmed(open: readonly Increase[]): string {
+  const lines = open.map(({ key, hosts }) => `${key} to ${hosts.join(', ')}`).join('; ');
+  return `The proposal widens what credentials reach: ${lines}. Look at each, and send the review's fingerprint as confirm.`;
 }

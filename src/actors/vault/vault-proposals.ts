@@ -5,7 +5,8 @@ import type { CredentialSlot, Proposal } from './model.ts';
 import { accept, type Problem, problem, type Result, refuse } from './problem.ts';
 import { decide, proposalEvent, slotKey } from './proposal-decision.ts';
 import { type CheckedProposal, checkProposal } from './proposal-rules.ts';
-import type { VaultProtocol } from './protocol.ts';
+import type { ProposalView, VaultProtocol } from './protocol.ts';
+import { reviewer } from './review-rules.ts';
 import { seal } from './seal.ts';
 import { unresolved } from './service-rules.ts';
 import type { Change } from './store.ts';
@@ -83,12 +84,12 @@ export function proposalHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
       return accept({ proposal: proposalView(proposal), approvalToken: approval.token });
     },
 
-    'proposal.get'({ id, vault, actor }) {
+    'proposal.get'({ id, vault, actor, reviewed }) {
       const found = find(id, vault, actor);
-      return found.ok ? accept(proposalView(found.value)) : found;
+      return found.ok ? accept(viewer(state, now(), reviewed)(found.value)) : found;
     },
 
-    'proposal.list'({ vault, vaults, actor, status }) {
+    'proposal.list'({ vault, vaults, actor, status, reviewed }) {
       const names = vaults?.filter((name) => vault === undefined || name === vault);
       const ids = (names ?? (vault === undefined ? undefined : [vault]))?.map((name) =>
         state.vaultIds.get(name),
@@ -99,7 +100,7 @@ export function proposalHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
           (actor === undefined || each.created_by === actor) &&
           (status === undefined || each.status === status),
       );
-      return accept({ proposals: proposals.map(proposalView) });
+      return accept({ proposals: proposals.map(viewer(state, now(), reviewed)) });
     },
 
     async 'proposal.reject'({ id, reason, by }) {
@@ -160,6 +161,19 @@ export function decided<T>(proposal: Proposal): Result<T> {
   const { id } = proposal;
   const status = proposal.status === 'pending' ? 'expired' : proposal.status;
   return refuse('already_decided', `Proposal ${id} is ${status} already.`, { status });
+}
+
+/** Shows proposals; with a review of what is pending, where it is asked for: what one vault's have in common is done once. */
+function viewer(state: VaultState, now: number, reviewed = false): (proposal: Proposal) => ProposalView {
+  const reviewers = new Map<string, ReturnType<typeof reviewer>>();
+  return (proposal) => {
+    const view = proposalView(proposal);
+    const entry = state.vaults.get(proposal.vault_id);
+    if (!reviewed || !entry || !isPending(proposal, now)) return view;
+    const look = reviewers.get(entry.vault.id) ?? reviewer(entry);
+    reviewers.set(entry.vault.id, look);
+    return { ...view, review: look(proposal).review };
+  };
 }
 
 /** What a proposal is about, for the audit: names only. */

@@ -43,6 +43,7 @@ export function discovery({ vault, services, credentials }: VaultEntry): Discove
 export function proposalView(proposal: Proposal): ProposalView {
   const { id, status, vault, services, credentials, message, user_message } = proposal;
   const { review_note, reviewed_by, created_at, reviewed_at, expires_at } = proposal;
+  const [kind, ...rest] = proposal.created_by.split(':');
   return {
     id,
     status,
@@ -56,6 +57,11 @@ export function proposalView(proposal: Proposal): ProposalView {
     created_at,
     reviewed_at,
     expires_at,
+    requested_by: {
+      kind: kind === 'agent' ? 'agent' : 'session',
+      id: rest.join(':'),
+      label: proposal.created_by_label,
+    },
   };
 }
 

@@ -1,8 +1,7 @@
-import type { Problem } from '../../actors/vault/problem.ts';
+import { type Problem, problem } from '../../actors/vault/problem.ts';
 import type { ProposalReview } from '../../actors/vault/protocol.ts';
 import { Secret } from '../../actors/vault/secret.ts';
 import { administers } from '../caller.ts';
-import type { Form } from '../form.ts';
 import { maxBody } from '../incoming.ts';
 import { noProposal } from '../proposals.ts';
 import { type Answer, redirect } from '../reply.ts';
@@ -10,7 +9,7 @@ import type { Call } from '../route.ts';
 import type { FrontParts } from '../routes.ts';
 import { type SignedForm, signedForm, toLogin } from '../sign-in.ts';
 import { approvalReply } from './approval-reply.ts';
-import { fingerprint, surroundingsOf } from './surroundings.ts';
+import { ownTicks, tickName } from './increases.ts';
 
 /** Those that are being decided: of two answers at the same moment one is told that it came late. */
 const deciding = new Set<number>();
@@ -35,7 +34,7 @@ export async function decidePost(front: FrontParts, call: Call): Promise<Answer>
     if (refusal.code === 'already_decided') return redirect(`${here}?late=yes`);
     const given = {
       problem: refusal,
-      confirmed: new Set(confirmedKeys(form)),
+      ticked: new Set([...form.keys()].filter((name) => name.startsWith('tick.'))),
       reason: form.get('reason') ?? '',
     };
     const now = await front.vault.ask('proposal.review', { id, approvalHash: null });
@@ -70,9 +69,11 @@ async function decide(
   }
   if (form.get('decision') !== 'allow')
     return { code: 'invalid_request', message: 'Choose to allow or to deny it.' };
-  const around = await surroundingsOf(vault, proposal.vault);
-  if (!around.ok) return around.problem;
-  if (form.get('seen') !== fingerprint(proposal, around.value)) return { code: 'conflict', message: changed };
+  const { review } = proposal;
+  const seen = form.get('seen') ?? '';
+  if (review === undefined || seen !== review.fingerprint) return problem('confirmation_required', changed);
+  if (!ownTicks(review).every(([place]) => form.get(tickName(place)) === 'yes'))
+    return problem('confirmation_required', notTicked);
   const credentials = new Map(
     proposal.needs_value.flatMap((key) => {
       // A browser sends the line breaks of a text as CR LF, whatever they were.
@@ -83,16 +84,13 @@ async function decide(
   const allowed = await vault.ask('proposal.approve', {
     id,
     credentials,
-    confirmExisting: confirmedKeys(form),
+    // The vault compares it with what is so at the moment that it applies it.
+    confirm: seen,
     by,
   });
   return allowed.ok ? null : allowed.problem;
 }
 
-function confirmedKeys(form: Form): string[] {
-  return [...form.keys()]
-    .filter((name) => name.startsWith('confirm.'))
-    .map((name) => name.slice('confirm.'.length));
-}
-
 const changed = 'The vault has changed since you loaded this page. Look at the proposal again, then decide.';
+const notTicked =
+  'What widens the reach of a credential needs a tick of its own. Look at each, tick those that you mean, or deny it.';

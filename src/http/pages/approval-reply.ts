@@ -8,7 +8,7 @@ import type { FrontParts } from '../routes.ts';
 import { decidedHtml, type Given, pendingHtml, type Viewer } from './approval-view.ts';
 import { consolePage } from './layout.ts';
 import { problemPage } from './page-route.ts';
-import { fingerprint, surroundingsOf } from './surroundings.ts';
+import { surroundingsOf } from './surroundings.ts';
 
 /** What is shown of a proposal, to whom. */
 export interface Showing {
@@ -30,10 +30,9 @@ export async function approvalReply(front: FrontParts, showing: Showing): Promis
   }
   if (!around.ok) return problemPage(around.problem);
   const multiline = new Set(query.lines?.split(',').filter((key) => proposal.needs_value.includes(key)));
-  const seen = fingerprint(proposal, around.value);
   return withFrame(front, viewer, {
     title: `Proposal ${proposal.id}: an agent asks for access`,
-    content: pendingHtml({ proposal, around: around.value, viewer, seen, multiline, given }),
+    content: pendingHtml({ proposal, around: around.value, viewer, multiline, given }),
     status: given ? statusOf(given.problem.code) : 200,
     head,
   });

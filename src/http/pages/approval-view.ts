@@ -3,7 +3,8 @@ import type { ProposalReview } from '../../actors/vault/protocol.ts';
 import { type Html, html } from '../html.ts';
 import { agentWords, askedHtml, changesHtml, risksHtml, slotsHtml } from '../proposal-html.ts';
 import { csrfField, type SignedIn } from '../sign-in.ts';
-import { type Risk, risksOf, type Surroundings } from './risks.ts';
+import { increasesHtml, ownTicks } from './increases.ts';
+import { risksOf, type Surroundings } from './risks.ts';
 import { serviceWords } from './service-words.ts';
 import { signInForm } from './sign-in-form.ts';
 import { timeHtml } from './time.ts';
@@ -17,8 +18,8 @@ export type Viewer =
 /** What was given with an answer that couldn't be taken. Values of credentials aren't among it. */
 export interface Given {
   readonly problem: Problem;
-  /** Keys that were ticked. */
-  readonly confirmed: ReadonlySet<string>;
+  /** Fields that were ticked. */
+  readonly ticked: ReadonlySet<string>;
   readonly reason: string;
 }
 
@@ -26,8 +27,6 @@ export interface ApprovalView {
   readonly proposal: ProposalReview;
   readonly around: Surroundings;
   readonly viewer: Viewer;
-  /** Of what is shown: see `fingerprint`. */
-  readonly seen: string;
   /** Keys whose values have several lines. */
   readonly multiline: ReadonlySet<string>;
   readonly given: Given | null;
@@ -39,16 +38,16 @@ const form = 'allow';
 export function pendingHtml(view: ApprovalView): Html {
   const { proposal, around, viewer, given } = view;
   const decides = viewer.kind === 'operator';
-  const risks = risksOf(proposal, around);
   const intro = html`${given ? errorHtml(given.problem, proposal) : null}
 <p>${nothingYet[viewer.kind]}</p>
 ${askedHtml(proposal)}
-${agentWords(proposal)}
-${risksHtml(risks, decides ? form : null, given?.confirmed ?? new Set())}
-${changesHtml(proposal, around, decides)}`;
+${increasesHtml(proposal.review, decides ? form : null, given?.ticked ?? new Set())}
+${risksHtml(risksOf(proposal, around))}
+${changesHtml(proposal, around, decides)}
+${agentWords(proposal)}`;
   const slots = slotsHtml(proposal, decides ? (key) => valueField(view, key) : () => null);
   if (viewer.kind === 'operator')
-    return html`${liveStatus(proposal)}${intro}${decideHtml(view, viewer.signedIn, slots, risks)}`;
+    return html`${liveStatus(proposal)}${intro}${decideHtml(view, viewer.signedIn, slots)}`;
   return html`${intro}${slots}<h2 id="decide">Decide</h2>${visitorHtml(viewer, `/approve/${proposal.id}`)}`;
 }
 
@@ -76,21 +75,16 @@ function keyOf(field: unknown, { needs_value }: ProposalReview): string | null {
   return needs_value.find((key) => field === `credentials.${key}`) ?? null;
 }
 
-function decideHtml(
-  view: ApprovalView,
-  signedIn: SignedIn,
-  slots: Html | null,
-  risks: readonly Risk[],
-): Html {
-  const { proposal, seen, given } = view;
+function decideHtml({ proposal, given }: ApprovalView, signedIn: SignedIn, slots: Html | null): Html {
+  const { review } = proposal;
   const action = `/approve/${proposal.id}`;
-  const ticks = risks.some(({ confirm }) => confirm !== undefined);
+  const ticks = review !== undefined && ownTicks(review).length > 0;
   return html`<form id="${form}" method="post" action="${action}" autocomplete="off" data-once>
-${csrfField(signedIn)}<input type="hidden" name="decision" value="allow"><input type="hidden" name="seen" value="${seen}">
+${csrfField(signedIn)}<input type="hidden" name="decision" value="allow"><input type="hidden" name="seen" value="${review?.fingerprint ?? ''}">
 ${slots}
 <h2 id="decide">Decide</h2>
 <p>You decide as <strong>${signedIn.identity.name}</strong>. If you allow it, all of this takes effect at once.${
-    ticks ? html` What is marked above needs <a href="#risks">a tick of its own</a>.` : null
+    ticks ? html` What is marked above needs <a href="#reach">a tick of its own</a>.` : null
   }</p>
 <p class="actions"><button class="primary">Allow</button></p>
 </form>

@@ -3,9 +3,8 @@ import { merge } from '../../actors/vault/merge.ts';
 import type { Service } from '../../actors/vault/model.ts';
 import type { ProposalReview, VaultView } from '../../actors/vault/protocol.ts';
 import { referencedKeys } from '../../actors/vault/service-rules.ts';
-import { type Html, html } from '../html.ts';
+import { code, listWords, say, type Words } from '../words.ts';
 import { lookAlike, unicodeForm } from './look-alike.ts';
-import { listOf } from './service-words.ts';
 
 /** What a proposal is held against. */
 export interface Surroundings {
@@ -18,7 +17,6 @@ export interface Surroundings {
 
 export interface Risk {
   readonly kind:
-    | 'existing-to-new-host'
     | 'look-alike'
     | 'look-alike-link'
     | 'punycode'
@@ -33,16 +31,13 @@ export interface Risk {
     | 'http-too';
   /** What may well be an attack, or gives a key away: shown before the others. */
   readonly grave: boolean;
-  readonly words: Html;
-  /** The key that the operator has to confirm by itself. */
-  readonly confirm?: string;
+  readonly words: Words;
 }
 
 /** What somebody who decides about a proposal should look at twice, the worst first. Pure. */
 export function risksOf(proposal: ProposalReview, around: Surroundings): Risk[] {
   const after = servicesAfter(proposal);
   const found = [
-    ...confirmations(proposal),
     ...after.flatMap(({ service, before }) => hostRisks(service, before, around)),
     ...slotRisks(proposal, around),
   ];
@@ -69,72 +64,61 @@ function keysOf({ auth, substitutions }: Service): string[] {
   return [...new Set(referencedKeys(auth, substitutions).map(({ key }) => key))];
 }
 
-function confirmations({ existing_to_new_host }: ProposalReview): Risk[] {
-  const hosts = new Map<string, string[]>();
-  for (const { key, host } of existing_to_new_host) hosts.set(key, [...(hosts.get(key) ?? []), host]);
-  return [...hosts].map(([key, to]) => ({
-    kind: 'existing-to-new-host',
-    grave: true,
-    confirm: key,
-    words: html`<code>${key}</code>, which you have stored already, would be sent to ${listOf(to, 10)} too. It isn’t sent there now.`,
-  }));
-}
-
 function hostRisks(service: Service, before: Service | null, around: Surroundings): Risk[] {
   const { host } = service;
   const found: Risk[] = [];
-  const add = (kind: Risk['kind'], grave: boolean, words: Html) => found.push({ kind, grave, words });
-  const shown = html`<code>${host}</code>`;
+  const add = (kind: Risk['kind'], grave: boolean, words: Words) => found.push({ kind, grave, words });
+  const shown = code(host);
   const keys = keysOf(service);
   const name = host.replace(/^\*\./, '').replace(/:\d+$/, '');
   const { domain, sharedSuffix } = registrationOf(name);
 
   const similar = before ? null : lookAlike(name, around.domains);
   if (similar !== null) {
-    add('look-alike', true, html`${shown} could be taken for <code>${similar}</code>. It is another domain.`);
+    add('look-alike', true, say`${shown} could be taken for ${code(similar)}. It is another domain.`);
   }
   const unicode = unicodeForm(name);
   if (unicode !== null) {
     add(
       'punycode',
       true,
-      html`${shown} is written in letters beyond ASCII: browsers may show it as “<bdi>${unicode}</bdi>”.`,
+      say`${shown} is written in letters beyond ASCII: browsers may show it as “${{ foreign: unicode }}”.`,
     );
   }
   if (isPort80(host) && keys.length > 0 && !around.vault.require_tls) {
     add(
       'plain-http',
       true,
-      html`${shown} is plain http: ${listOf(keys)} can be read by everyone on the way.`,
+      say`${shown} is plain http: ${listWords(keys)} can be read by everyone on the way.`,
     );
   }
   if (host.startsWith('*.')) {
-    const what = keys.length > 0 ? html` It receives ${listOf(keys)}.` : null;
+    const what = keys.length > 0 ? say` It receives ${listWords(keys)}.` : null;
     add(
       'wildcard',
       false,
-      html`${shown} stands for every name right under <code>${name}</code>, also ones made later.${what}`,
+      say`${shown} stands for every name right under ${code(name)}, also ones made later.${what}`,
     );
   }
   if (sharedSuffix !== null) {
     add(
       'shared-suffix',
       false,
-      html`Anyone can get a name under <code>${sharedSuffix}</code>. Make sure that ${shown} is the one you mean.`,
+      say`Anyone can get a name under ${code(sharedSuffix)}. Make sure that ${shown} is the one you mean.`,
     );
   }
   if (domain === null) {
     const what = /^\[|^[\d.]+$/.test(name) ? 'an address' : 'a name of your own network';
-    add('address', false, html`${shown} is ${what}: it doesn’t tell whom it belongs to.`);
+    add('address', false, say`${shown} is ${what}: it doesn’t tell whom it belongs to.`);
   }
   if (before?.enabled === false && service.enabled !== false) {
-    add('enables', true, html`${shown} was disabled by an operator. This enables it again.`);
+    add('enables', true, say`${shown} was disabled by an operator. This enables it again.`);
   }
   if (service.auth.type === 'passthrough') {
     add(
       'passthrough',
       false,
-      html`To ${shown} the agent sends what it likes, with credentials of its own if it has some.`,
+      say`To ${shown} the agent sends what it likes, with credentials of its own if it has some.`,
     );
   }
   return found;
@@ -149,16 +133,16 @@ function slotRisks({ credentials, needs_value }: ProposalReview, { sentTo, domai
     const linked = needs_value.includes(key) && obtain ? URL.parse(obtain)?.hostname : undefined;
     const similar = linked ? lookAlike(linked, domains) : null;
     if (similar !== null) {
-      const words = html`The link to get <code>${key}</code> leads to <code>${linked ?? ''}</code>, which could be taken for <code>${similar}</code>. It is another domain: make sure whose it is before you sign in there.`;
+      const words = say`The link to get ${code(key)} leads to ${code(linked ?? '')}, which could be taken for ${code(similar)}. It is another domain: make sure whose it is before you sign in there.`;
       risks.push({ kind: 'look-alike-link', grave: true, words });
     }
     if (hosts) {
-      const also = hosts.length > 0 ? html`, also for ${listOf(hosts)}` : null;
-      const words = html`<code>${key}</code> is stored already. Its new value takes the place of the old one${also}.`;
+      const also = hosts.length > 0 ? say`, also for ${listWords(hosts)}` : null;
+      const words = say`${code(key)} is stored already. Its new value takes the place of the old one${also}.`;
       risks.push({ kind: 'replaces', grave: slot.has_value === true, words });
     }
     if (slot.has_value) {
-      const words = html`The agent has given the value of <code>${key}</code> itself. It isn’t shown here.`;
+      const words = say`The agent has given the value of ${code(key)} itself. It isn’t shown here.`;
       risks.push({ kind: 'value-by-agent', grave: false, words });
     }
     return risks;
@@ -172,5 +156,5 @@ function isPort80(host: string): boolean {
 const httpToo: Risk = {
   kind: 'http-too',
   grave: false,
-  words: html`If the agent asks for an http:// address, this vault sends the credential unencrypted. Its setting “Credentials over https only” refuses that.`,
+  words: say`If the agent asks for an http:// address, this vault sends the credential unencrypted. Its setting “Credentials over https only” refuses that.`,
 };

@@ -1,9 +1,8 @@
-import { createHash } from 'node:crypto';
 import type { Ref } from '../../actors/core/protocol.ts';
 import { registrationOf } from '../../actors/vault/host-pattern.ts';
 import { hostsByKey } from '../../actors/vault/merge.ts';
 import { accept, type Result } from '../../actors/vault/problem.ts';
-import type { ProposalReview, VaultProtocol } from '../../actors/vault/protocol.ts';
+import type { VaultProtocol } from '../../actors/vault/protocol.ts';
 import type { Surroundings } from './risks.ts';
 import { serviceTemplates, templateDomains } from './templates.ts';
 
@@ -37,15 +36,4 @@ export async function surroundingsOf(vault: Ref<VaultProtocol>, name: string): P
     sentTo: new Map(credentials.value.keys.map((key) => [key, [...(hosts.get(key) ?? [])]])),
     domains: new Set([...knownDomains, ...domains]),
   });
-}
-
-/** Stands for all that somebody saw who decides: what they allow must be what they saw. */
-export function fingerprint(
-  { before, existing_to_new_host, credentials }: ProposalReview,
-  around: Surroundings,
-): string {
-  const { cleared, unmatched_host_policy, require_tls } = around.vault;
-  const slots = credentials.map(({ key }) => around.sentTo.get(key) ?? null);
-  const seen = [before, existing_to_new_host, slots, cleared, unmatched_host_policy, require_tls];
-  return createHash('sha256').update(JSON.stringify(seen)).digest('base64url').slice(0, 22);
 }
