@@ -1,6 +1,5 @@
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { auditLine } from '../../src/actors/audit.ts';
 import { type AuditLog, openAuditLog } from '../../src/actors/audit-log.ts';
@@ -26,6 +25,7 @@ import { meterBytes } from '../../src/proxy/meters.ts';
 import { shareBytes } from '../../src/proxy/shares.ts';
 import type { LaneBoot, SharedMemory } from '../../src/workers/boot.ts';
 import { createPool } from '../../src/workers/pool.ts';
+import { createRecordings } from '../../src/workers/recordings.ts';
 import { failed } from '../terminal.ts';
 import { bareNames, baseUrlOf, hostNames, urlHost } from './addresses.ts';
 import { checkSettings } from './checks.ts';
@@ -59,6 +59,8 @@ export interface Running {
   readonly tree: Tree;
   /** Tells `/ready` that this server takes no new work. */
   drain(): void;
+  /** Once it has stopped: audit records that the log could not take. */
+  recordsLost(): number;
 }
 
 /** Lanes that don't serve by then never will. */
@@ -121,12 +123,19 @@ export async function compose(
   const up = new Set<number>();
   const allUp = Promise.withResolvers<void>();
   let draining = false;
+  let recordsLost = 0;
+  const recordings = createRecordings(() => tree.audit.tell('ready', {}));
 
   const tree: Tree = startTree(system, {
     audit: {
       log: auditLog,
+      sources: recordings.sources,
       health: new Int32Array(shared.auditHealth),
       onError: (error) => log('error', 'the audit log cannot be written', failureFields(error)),
+      onLost: (records) => {
+        recordsLost = records;
+        log('error', 'audit records are lost: the log could not be written before the stop', { records });
+      },
     },
     ca: { root: roots, leafKey: { privatePem: leafKeyPem } },
     vault: (audit) =>
@@ -154,8 +163,10 @@ export async function compose(
     async runLane(lane, port, signal) {
       const state = new MessageChannel();
       await tree.vault.ask('lane.attach', { lane, port: state.port1, epoch: shared.epoch });
+      const recording = recordings.open();
       const boot: LaneBoot = {
         lane,
+        audit: recording.boot,
         lanes,
         port: port as MessagePort,
         statePort: state.port2,
@@ -165,7 +176,11 @@ export async function compose(
         listenerNames,
         ticketKeys,
       };
-      return pool.run(boot, { signal, transferList: [boot.port, boot.statePort] });
+      try {
+        return await pool.run(boot, { signal, transferList: [boot.port, boot.statePort, boot.audit.port] });
+      } finally {
+        recording.close();
+      }
     },
   });
   const append = (record: object): void => {
@@ -192,7 +207,8 @@ export async function compose(
     events,
     audit: {
       append: (record) => append({ time: new Date(clock.now()).toISOString(), kind: 'control', ...record }),
-      settled: () => settle(tree),
+      // Lanes' records are where the actor reads them as soon as they are made.
+      settled: async () => void (await tree.audit.ask('flush', {})),
       read: auditLog.read,
       follow: auditLog.follow,
       verify: () => verifyAuditLog(directory.path),
@@ -215,9 +231,17 @@ export async function compose(
   });
   undo.push(() => front.close());
   // While the lanes drain, the front still says that this server is not ready.
+  undo.push(() => recordings.settled());
   undo.push(() => tree.stopLanes());
   await Promise.race([allUp.promise, notInTime()]);
-  return { front, proxyPort, directory: directory.path, tree, drain: () => (draining = true) };
+  return {
+    front,
+    proxyPort,
+    directory: directory.path,
+    tree,
+    drain: () => (draining = true),
+    recordsLost: () => recordsLost,
+  };
 }
 
 async function claimPorts(settings: ServerSettings): Promise<{ apiPort: number; proxyPort: number }> {
@@ -245,13 +269,7 @@ function openAudit(directory: string, settings: ServerSettings, clock: Clock): A
   }
 }
 
-/** Lanes send their records off every 20 ms; the actor writes what it has when it is asked to. */
-async function settle(tree: Tree): Promise<void> {
-  await sleep(50);
-  await tree.audit.ask('flush', {});
-}
-
-/** A lane that dies takes the requests in flight on it along: the audit says that it happened. */
+/** What a lane that died had under way is on record by itself; this says why it ended so. */
 function laneDown(clock: Clock, lane: number, error: unknown): object {
   const { kind, code } = failureFields(error);
   // A lane whose heart stopped was killed by us.

@@ -9,6 +9,9 @@ import { compose, type Running } from './compose.ts';
 import { log } from './log.ts';
 import type { ServerSettings } from './options.ts';
 
+/** An orderly stop that left audit records unwritten: EX_IOERR of sysexits.h. */
+const exitRecordsLost = 74;
+
 /**
  * Runs the broker until it is told to stop. Whatever fails on the way is said in one line, and nothing is left behind.
  * @param masterPassword as it was given with the start; null: it wasn't
@@ -16,21 +19,22 @@ import type { ServerSettings } from './options.ts';
  */
 export async function runServer(settings: ServerSettings, masterPassword: Secret | null): Promise<number> {
   const undo: (() => unknown)[] = [];
+  let running: Running;
   try {
-    const running = await compose(settings, { clock: systemClock, log, masterPassword, startFront }, undo);
+    running = await compose(settings, { clock: systemClock, log, masterPassword, startFront }, undo);
     // Before anyone is told that there is something to stop.
     const stopped = stopSignal();
     announce(settings, running);
     const signal = await stopped;
     log('info', 'stopping', { signal });
     running.drain();
-    return 0;
   } catch (error) {
     if (error instanceof StoreError) throw failed(error.message);
     throw error;
   } finally {
     for (const step of undo.reverse()) await step();
   }
+  return running.recordsLost() === 0 ? 0 : exitRecordsLost;
 }
 
 function announce(settings: ServerSettings, { front, proxyPort, directory }: Running): void {

@@ -2,22 +2,42 @@ import type { AuditLog } from './audit-log.ts';
 import type { ActorSpec } from './core/behavior.ts';
 
 export interface AuditProtocol {
-  /** Records that a lane or the control plane made: complete NDJSON lines, as text or as its UTF-8, and how many. */
+  /** Records of the control plane: complete NDJSON lines, as text or as its UTF-8, and how many. */
   append: { in: { lines: string | Uint8Array; count: number } };
-  /** Writes now what was appended before. `written: false`: the disk refuses, and the records are still held. */
+  /** One of the sources has something to read. */
+  ready: { in: Record<string, never> };
+  /** Writes now what was appended before, and what is in the sources. `written: false`: the disk refuses, and the records are still held. */
   flush: { in: Record<string, never>; out: { written: boolean } };
 }
 
 /** What the shared health word says, so that every lane knows in one load whether it may proxy. */
 export const auditHealth = { writing: 0, failing: 1 } as const;
 
+/** Where records wait until they are written: a lane's memory. */
+export interface RecordSource {
+  /** Complete lines that are yet to be written, `maxBytes` at most, valid until `written`; null: there are none. */
+  read(maxBytes: number): Uint8Array | null;
+  /** The octets that `read` gave last are in the log. */
+  written(octets: number): void;
+  /** Records that found no room since this was asked last. */
+  takeDropped(): number;
+  /** Records that are yet to be written. */
+  countLines(): number;
+  /** All is written, and nothing more will come. */
+  readonly over: boolean;
+}
+
 export interface AuditOptions {
   /** Whoever opened it closes it, after the actor has stopped: the actor may be restarted in between. */
   readonly log: Pick<AuditLog, 'append'>;
+  /** Read at each writing; one that is over is taken out. While the disk refuses, records stay where they are. */
+  readonly sources?: Set<RecordSource>;
   /** Its first word is an `auditHealth`. */
   readonly health: Int32Array<SharedArrayBuffer>;
-  /** Told once when writing begins to fail, and once when records are lost because the stop came first. */
+  /** Told once when writing begins to fail. */
   readonly onError: (error: Error) => void;
+  /** Told how many records are lost because the stop came before they could be written. */
+  readonly onLost?: (records: number) => void;
   /** Records of several lanes share a batch: the first of them waits so many milliseconds. Default 50. */
   readonly batchMs?: number;
   /** Milliseconds between two attempts while the disk refuses. Default 250. */
@@ -37,7 +57,8 @@ const drainMs = 4000;
  * while the disk refuses, and those for which there was no room are counted in an `audit.dropped` record.
  */
 export function auditActor(options: AuditOptions): ActorSpec<AuditProtocol> {
-  const { log, health, onError, batchMs = 50, retryMs = 250, maxHeldBytes = 16 * 2 ** 20 } = options;
+  const { log, sources = new Set(), health, onError, onLost = () => {} } = options;
+  const { batchMs = 50, retryMs = 250, maxHeldBytes = 16 * 2 ** 20 } = options;
   // All of this outlives a restart of the actor: what was accepted once is owed to the log.
   let held: { lines: Uint8Array; count: number }[] = [];
   let heldBytes = 0;
@@ -57,8 +78,10 @@ export function auditActor(options: AuditOptions): ActorSpec<AuditProtocol> {
       function write(): boolean {
         cancel?.();
         cancel = undefined;
+        for (const source of sources) dropped += source.takeDropped();
         try {
           while (held.length > 0) writeBatch();
+          for (const source of sources) writeAll(source);
           if (dropped > 0) {
             const time = new Date(clock.now()).toISOString();
             log.append(auditLine({ time, event: 'audit.dropped', records: dropped }));
@@ -84,6 +107,14 @@ export function auditActor(options: AuditOptions): ActorSpec<AuditProtocol> {
         heldBytes -= bytes;
       }
 
+      function writeAll(source: RecordSource): void {
+        for (let lines = source.read(batchBytes); lines !== null; lines = source.read(batchBytes)) {
+          log.append(lines);
+          source.written(lines.length);
+        }
+        if (source.over) sources.delete(source);
+      }
+
       function fail(error: Error): void {
         Atomics.store(health, 0, auditHealth.failing);
         const first = !failing;
@@ -92,7 +123,8 @@ export function auditActor(options: AuditOptions): ActorSpec<AuditProtocol> {
         if (first) onError(error);
       }
 
-      if (held.length > 0 || dropped > 0) schedule();
+      // What rang while no life of this actor listened is looked for, too.
+      schedule();
 
       return {
         handlers: {
@@ -107,6 +139,7 @@ export function auditActor(options: AuditOptions): ActorSpec<AuditProtocol> {
             if (heldBytes >= batchBytes && !failing) write();
             else schedule();
           },
+          ready: () => schedule(),
           flush: () => ({ written: write() }),
         },
         async onDrain() {
@@ -114,8 +147,9 @@ export function auditActor(options: AuditOptions): ActorSpec<AuditProtocol> {
           while (!write() && clock.monotonic() < end) {
             await new Promise<void>((resolve) => clock.setTimer(retryMs, resolve));
           }
-          const lost = held.reduce((sum, { count }) => sum + count, dropped);
-          if (lost > 0) onError(new Error(`${lost} audit records could not be written before the stop.`));
+          let lost = held.reduce((sum, { count }) => sum + count, dropped);
+          for (const source of sources) lost += source.countLines();
+          if (lost > 0) onLost(lost);
         },
       };
     },

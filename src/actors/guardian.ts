@@ -57,7 +57,7 @@ export function startTree(system: ActorSystem, options: TreeOptions): Tree {
         name: `lane-${lane}`,
         supervision: policies.always,
         stopTimeoutMs: options.drainMs + 5_000,
-        onStart: (port) => void serve(system, port, { ca, audit, vault }),
+        onStart: (port) => void serve(system, port, { ca, vault }),
         onUp: () => options.onLaneUp(lane),
         async run(port, signal) {
           try {

@@ -1,178 +1,150 @@
-import { createHash } from 'node:crypto';
-import type { Access } from './lane-state.ts';
-import type { Refusal } from './refusal-sums.ts';
+import { maxTailBytes, type Outcome, type RequestFacts, recordHead, recordTail } from './audit-line.ts';
+import { ringAt, ringBytes, slotBytes, slotCount, slotsAt, word } from './audit-memory.ts';
 
-/** One proxied request, as the audit has it: names and numbers, never a value. */
-export interface RequestRecord {
-  /** Wall clock at the start, ms. */
-  readonly time: number;
-  readonly requestId: string;
-  /** Who asked, and for which vault; null: that is not known. */
-  readonly access: Access | null;
-  /** The address of a caller that is not known by a token. */
-  readonly peer?: string | null;
-  /** An upstream got something of it: it has a record of its own, whatever else comes. */
-  readonly sent: boolean;
-  readonly method: string;
-  readonly scheme: 'http' | 'https' | 'tcp';
-  /** `host` or `host:port` where the port is not the scheme's. */
-  readonly host: string;
-  /** As the client wrote it, placeholders and all, without the query. */
-  readonly path: string;
-  readonly service: string | null;
-  readonly keys: readonly string[];
-  readonly status: number;
-  /** The broker's error code, or what ended the exchange early; null where all went well. */
-  readonly error: string | null;
-  /** How often the request was sent upstream; absent: once at most. */
-  readonly attempts?: number;
-  /** Body bytes from and to the client. */
-  readonly bytesIn: number;
-  readonly bytesOut: number;
-  readonly milliseconds: number;
-}
+/** Too many requests are under way, or too many sessions: this one must not begin. */
+export const noSlot = -1;
+/** The operator wants requests to go on although their records find no room. */
+const unrecorded = -2;
 
-/** What a refused request is counted as where there are many. */
-export function refusalOf({ time, access, peer, error }: RequestRecord): Refusal {
-  if (access === null) return { time, caller: `address ${peer ?? ''}`, known: false, kind: `${error}` };
-  const { session, vault } = access;
-  return { time, caller: `${session.kind} ${session.id}`, known: true, kind: `${vault.name} ${error}` };
-}
-
-/** Members of a record that say who asked: of a sum for several callers. */
-export const unnamed: Pick<RequestRecord, 'access' | 'peer'> = { access: null, peer: null };
-
-/** A batch is sent off when it is nearly so large, in bytes, or so old. */
-const batchBytes = 48 * 1024;
-const batchMs = 20;
+/** So much of the ring is kept free for what is under way: while less is, nothing new begins. */
+const spareBytes = ringBytes / 4;
+/** A finished record that found the ring full is tried again so often, in ms. */
+const retryMs = 20;
 
 /**
- * Collects a lane's audit records as finished NDJSON lines and sends them off in batches: a request costs some
- * hundred bytes in a buffer, not a message. While the audit can't be written, `healthy` is false and the lane answers
- * 503.
+ * The lane's side of its audit records (`audit-memory.ts`): the head of a record lies in a slot before anything of its
+ * request goes upstream; when it ends, the whole line goes to the ring, which the main thread reads. However the
+ * thread ends, the main thread finds each request either in a slot or in the ring.
  */
 export class AuditSink {
-  readonly #send: (lines: Uint8Array, count: number) => boolean;
+  readonly #words: Int32Array;
+  readonly #bytes: Buffer;
+  readonly #ring: () => void;
   readonly #health: Int32Array;
   readonly #failOpen: boolean;
-  /** Text that lived as string fragments until the batch is sent would cost several times its making. */
-  readonly #buffer = Buffer.allocUnsafeSlow(batchBytes);
-  #used = 0;
-  #count = 0;
+  /** Free slots, the one used last on top: few pages are touched. */
+  readonly #free = new Uint16Array(slotCount);
+  #freeCount = slotCount;
+  /** Octets ever written to the ring, modulo 2^32. */
+  #head = 0;
+  /** Slots with finished lines for which the ring had no room, in order. */
+  readonly #waiting: number[] = [];
   #timer: NodeJS.Timeout | null = null;
-  /** Batches that the port did not take: kept, in order. */
-  readonly #unsent: { lines: Uint8Array; count: number }[] = [];
 
   /**
-   * @param send false where the audit actor can't take more now
-   * @param health shared word: 0 writing, 1 failing
+   * @param memory of `auditMemoryBytes`, all zero
+   * @param ring tells the main thread that there is something to read
+   * @param health shared word: 0 the log is being written, 1 it can't be
    */
-  constructor(send: (lines: Uint8Array, count: number) => boolean, health: Int32Array, failOpen: boolean) {
-    this.#send = send;
+  constructor(memory: SharedArrayBuffer, ring: () => void, health: Int32Array, failOpen: boolean) {
+    this.#words = new Int32Array(memory, 0, word.slots + slotCount);
+    this.#bytes = Buffer.from(memory);
+    this.#ring = ring;
     this.#health = health;
     this.#failOpen = failOpen;
+    for (let i = 0; i < slotCount; i++) this.#free[i] = slotCount - 1 - i;
   }
 
   /** Whether requests may go on (protocol, "Audit": fail closed). */
   get healthy(): boolean {
-    return this.#failOpen || (Atomics.load(this.#health, 0) === 0 && this.#unsent.length < 64);
+    return this.#failOpen || (Atomics.load(this.#health, 0) === 0 && this.#room() >= spareBytes);
   }
 
-  record(r: RequestRecord): void {
-    this.add(`{"time":"${isoTime(r.time)}",${membersOf(r)}}\n`);
+  /**
+   * Puts a request on record before anything of it goes upstream.
+   * @param slot the one that it has already, whose facts are replaced
+   * @returns the slot to finish it with; `noSlot`: it must not begin
+   */
+  begin(facts: RequestFacts, slot: number = noSlot): number {
+    const head = recordHead(facts);
+    let taken = slot;
+    if (taken < 0) {
+      if (this.#freeCount === 0) return this.#failOpen ? unrecorded : noSlot;
+      taken = this.#free[--this.#freeCount];
+    } else Atomics.store(this.#words, word.slots + taken, 0);
+    const length = this.#bytes.write(head, slotsAt + taken * slotBytes, slotBytes - maxTailBytes);
+    Atomics.store(this.#words, word.slots + taken, length);
+    return taken;
   }
 
-  /** A finished line, such as a sum of refusals. */
-  add(line: string): void {
-    // A UTF-16 unit becomes three octets at most.
-    if (line.length * 3 > batchBytes - this.#used) this.#close();
-    if (line.length * 3 > batchBytes) this.#unsent.push({ lines: Buffer.from(line), count: 1 });
-    else {
-      this.#used += this.#buffer.write(line, this.#used);
-      this.#count++;
+  /** The record of what `begin` gave `slot` for, of which `facts` are the same; it has ended. */
+  finish(slot: number, facts: RequestFacts, outcome: Outcome): void {
+    if (slot < 0) {
+      this.add(recordHead(facts) + recordTail(outcome));
+      return;
     }
-    if (this.#unsent.length > 0) this.flush();
-    else this.#timer ??= setTimeout(() => this.flush(), batchMs);
+    const length = Atomics.load(this.#words, word.slots + slot);
+    const at = slotsAt + slot * slotBytes + length;
+    const whole = length + this.#bytes.latin1Write(recordTail(outcome), at, maxTailBytes);
+    if (this.#waiting.length === 0 && this.#move(slot, whole)) return;
+    Atomics.store(this.#words, word.slots + slot, -whole);
+    this.#waiting.push(slot);
+    this.#timer ??= setTimeout(() => this.flush(), retryMs);
   }
 
-  /** Sends off what there is. */
+  /** What `begin` gave `slot` for needs no record of its own: no upstream saw anything of it. */
+  release(slot: number): void {
+    if (slot < 0) return;
+    Atomics.store(this.#words, word.slots + slot, 0);
+    this.#free[this.#freeCount++] = slot;
+  }
+
+  /** A finished line; counted where there is no room for it. */
+  add(text: string): void {
+    const line = Buffer.from(text);
+    if (this.#room() < line.length) {
+      Atomics.add(this.#words, word.dropped, 1);
+      return;
+    }
+    const from = (this.#head >>> 0) % ringBytes;
+    const first = line.copy(this.#bytes, ringAt + from, 0, ringBytes - from);
+    if (first < line.length) line.copy(this.#bytes, ringAt, first);
+    this.#publish(line.length);
+  }
+
+  /** Moves on what waits for room. */
   flush(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    this.#close();
-    while (this.#unsent.length > 0 && this.#send(this.#unsent[0].lines, this.#unsent[0].count))
-      this.#unsent.shift();
-    if (this.#unsent.length > 0) this.#timer = setTimeout(() => this.flush(), batchMs);
+    let moved = 0;
+    for (const slot of this.#waiting) {
+      if (!this.#move(slot, -Atomics.load(this.#words, word.slots + slot))) break;
+      moved++;
+    }
+    this.#waiting.splice(0, moved);
+    if (this.#waiting.length > 0) this.#timer = setTimeout(() => this.flush(), retryMs);
   }
 
-  /** Ends the present batch. */
-  #close(): void {
-    if (this.#count === 0) return;
-    // A copy of its own size: what is posted is cloned with all of the memory behind it.
-    this.#unsent.push({ lines: new Uint8Array(this.#buffer.subarray(0, this.#used)), count: this.#count });
-    this.#used = 0;
-    this.#count = 0;
+  #room(): number {
+    return ringBytes - ((this.#head - Atomics.load(this.#words, word.tail)) >>> 0);
   }
-}
 
-const plainText = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
-
-/** JSON of a text; most are plain and need no more than quotes. Control characters never stand raw. */
-function json(text: string): string {
-  if (plainText.test(text)) return `"${text}"`;
-  return JSON.stringify(text).replace(
-    /[\x7f-\x9f]/g,
-    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
-}
-
-/** Timestamps of one second are made once, but for their milliseconds. */
-let stampedSecond = 0;
-let stamp = '';
-function isoTime(ms: number): string {
-  const second = Math.floor(ms / 1000);
-  if (second !== stampedSecond) {
-    stampedSecond = second;
-    stamp = new Date(second * 1000).toISOString().slice(0, -4);
+  /** Moves a finished line from its slot to the ring; false: there is no room. */
+  #move(slot: number, length: number): boolean {
+    if (this.#room() < length) return false;
+    const words = this.#words;
+    const bytes = this.#bytes;
+    const source = slotsAt + slot * slotBytes;
+    const from = (this.#head >>> 0) % ringBytes;
+    const first = Math.min(length, ringBytes - from);
+    bytes.copyWithin(ringAt + from, source, source + first);
+    if (first < length) bytes.copyWithin(ringAt, source + first, source + length);
+    // At no moment is the line in neither place; where it is in both, these two words say so.
+    Atomics.store(words, word.movingTo, (this.#head + length) | 0);
+    Atomics.store(words, word.moving, slot + 1);
+    this.#publish(length);
+    Atomics.store(words, word.slots + slot, 0);
+    Atomics.store(words, word.moving, 0);
+    this.#free[this.#freeCount++] = slot;
+    return true;
   }
-  const rest = ms - second * 1000;
-  return `${stamp}${rest < 10 ? '00' : rest < 100 ? '0' : ''}${rest}Z`;
-}
 
-/** The members that say who asked, made once for all requests of a tunnel. */
-function namesOf(access: Access): string {
-  const { session, vault } = access;
-  const known = access.auditNames;
-  if (known !== null && known.label === session.label) return known.text;
-  const label = session.label === null ? 'null' : json(session.label);
-  const text = `"vault":${json(vault.name)},"actor":${json(`${session.kind}:${session.id}`)},"label":${label}`;
-  access.auditNames = { label: session.label, text };
-  return text;
-}
-
-function nobody(peer: string | null | undefined): string {
-  return `"vault":null,"actor":null,"label":null${peer ? `,"peer":${json(peer)}` : ''}`;
-}
-
-/** Octets of a path that are kept. It is as long as its writer likes; methods and hosts are short where they are read. */
-const maxPath = 1024;
-
-/** What is cut off a path can still be told from another by its hash. */
-function pathMembers(path: string): string {
-  if (path.length <= maxPath) return `"path":${json(path)}`;
-  const hash = createHash('sha256').update(path, 'latin1').digest('hex');
-  return `"path":${json(path.slice(0, maxPath))},"path_length":${path.length},"path_sha256":"${hash}"`;
-}
-
-/** A record's members but for its time. */
-export function membersOf(r: RequestRecord): string {
-  const attempts = r.attempts !== undefined && r.attempts > 1 ? `"attempts":${r.attempts},` : '';
-  const keys = r.keys.length === 0 ? '' : `"${r.keys.join('","')}"`;
-  return (
-    `"kind":"request","request_id":"${r.requestId}",` +
-    `${r.access === null ? nobody(r.peer) : namesOf(r.access)},"method":${json(r.method)},"scheme":"${r.scheme}",` +
-    `"host":${json(r.host)},${pathMembers(r.path)},"service":${r.service === null ? 'null' : json(r.service)},` +
-    `"keys":[${keys}],"status":${r.status},"error":${r.error === null ? 'null' : `"${r.error}"`},${attempts}` +
-    `"bytes_in":${r.bytesIn},"bytes_out":${r.bytesOut},"ms":${r.milliseconds.toFixed(1)}`
-  );
+  #publish(length: number): void {
+    const words = this.#words;
+    this.#head = (this.#head + length) | 0;
+    Atomics.store(words, word.head, this.#head);
+    if (Atomics.load(words, word.bell) !== 0) return;
+    Atomics.store(words, word.bell, 1);
+    this.#ring();
+  }
 }

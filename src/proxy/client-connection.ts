@@ -324,12 +324,11 @@ export class ClientConnection implements Swept {
     p: Problem,
   ): void {
     const mark = path.indexOf('?');
-    this.lane.record({
+    const facts = {
       time: Date.now(),
       requestId: id,
       access,
       peer: access === null ? this.socket.remoteAddress : null,
-      sent: false,
       method,
       scheme: target?.scheme ?? 'https',
       host: target === null ? '' : hostHeader(target.scheme, target.authority),
@@ -337,6 +336,9 @@ export class ClientConnection implements Swept {
       path: !path.startsWith('/') ? '' : mark < 0 ? path : path.slice(0, mark),
       service: null,
       keys: [],
+    };
+    this.lane.record(facts, {
+      sent: false,
       status: statusOf(p.code),
       error: p.code,
       bytesIn: 0,

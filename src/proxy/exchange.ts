@@ -1,6 +1,8 @@
 import { hostHeader } from '../actors/vault/authority.ts';
 import { type Problem, problem, statusOf } from '../actors/vault/problem.ts';
 import { Accumulator } from './accumulator.ts';
+import type { RequestFacts } from './audit-line.ts';
+import { noSlot } from './audit-sink.ts';
 import { BodyReader, bodyState, join, lastChunk } from './body.ts';
 import type { ClientConnection } from './client-connection.ts';
 import { isReserved, role } from './fields.ts';
@@ -75,6 +77,9 @@ export class Exchange implements UpstreamUser {
   #holdsSlot = true;
   /** Something of the request went to an upstream. */
   #sent = false;
+  /** Where the request is on record while it is under way, and as what. */
+  #recordSlot = noSlot;
+  #facts: RequestFacts | null = null;
 
   constructor(
     client: ClientConnection,
@@ -149,6 +154,7 @@ export class Exchange implements UpstreamUser {
     const { session, vault } = this.#access;
     const { upstreams } = this.#client.lane;
     this.#client.setDeadline(Number.POSITIVE_INFINITY);
+    if (this.#recordSlot === noSlot && !this.#begin()) return;
     const cancel = upstreams.dialler.resolve(session, this.#target.authority, (vetted) => {
       this.#cancelDial = null;
       if (this.#finished) return;
@@ -185,7 +191,7 @@ export class Exchange implements UpstreamUser {
     return true;
   }
 
-  /** Makes the plan from the state as it is now; false where it refused. */
+  /** Makes the plan from the state as it is now, and puts it on record; false where it refused. */
   #decide(): boolean {
     const { vault, session } = this.#access;
     const { authority } = this.#target;
@@ -227,7 +233,36 @@ export class Exchange implements UpstreamUser {
       return false;
     }
     this.#plan = decided;
-    return true;
+    return this.#begin();
+  }
+
+  /** Puts on record what is known, before the upstream may learn of it; false: there was no room, and it is refused. */
+  #begin(): boolean {
+    const known = this.#facts;
+    const keys = this.#plan?.keys ?? [];
+    // A new connection is decided on twice, mostly the same way.
+    if (known !== null && known.service === this.#service && isSame(known.keys, keys)) return true;
+    this.#facts = this.#describe();
+    this.#recordSlot = this.#client.lane.audit.begin(this.#facts, this.#recordSlot);
+    if (this.#recordSlot !== noSlot) return true;
+    this.refuse(problem('overloaded', undefined, undefined, 1));
+    return false;
+  }
+
+  #describe(): RequestFacts {
+    const { authority, scheme } = this.#target;
+    const mark = this.#path.indexOf('?');
+    return {
+      time: this.#wallTime,
+      requestId: this.requestId,
+      access: this.#access,
+      method: this.#head.method,
+      scheme,
+      host: hostHeader(scheme, authority),
+      path: mark < 0 ? this.#path : this.#path.slice(0, mark),
+      service: this.#service,
+      keys: this.#plan?.keys ?? [],
+    };
   }
 
   #send(upstream: Upstream): void {
@@ -654,27 +689,27 @@ export class Exchange implements UpstreamUser {
     const { lane } = this.#client;
     if (this.#holdsSlot) lane.limits.release(this.#access.slot);
     this.#holdsSlot = false;
-    const { authority, scheme } = this.#target;
-    const mark = this.#path.indexOf('?');
-    lane.record({
-      time: this.#wallTime,
-      requestId: this.requestId,
-      access: this.#access,
+    const outcome = {
       sent: this.#sent,
-      method: this.#head.method,
-      scheme,
-      host: hostHeader(scheme, authority),
-      path: mark < 0 ? this.#path : this.#path.slice(0, mark),
-      service: this.#service,
-      keys: this.#plan?.keys ?? [],
       status: this.#status,
       error,
       attempts: this.#attempts,
       bytesIn: this.#request.bytes,
       bytesOut: this.#response?.bytes ?? this.#bytesRelayed,
       milliseconds: performance.now() - this.#startedAt,
-    });
+    };
+    let facts = this.#facts;
+    if (facts === null || facts.service !== this.#service) {
+      // It got no further than its refusal, or was refused for what became of its service meanwhile.
+      facts = this.#describe();
+      if (this.#recordSlot !== noSlot) lane.audit.begin(facts, this.#recordSlot);
+    }
+    lane.record(facts, outcome, this.#recordSlot);
   }
+}
+
+function isSame(a: readonly string[], b: readonly string[]): boolean {
+  return a.length === b.length && a.every((key, i) => key === b[i]);
 }
 
 function answerLine(head: ResponseHead): string {

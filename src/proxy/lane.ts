@@ -1,6 +1,7 @@
 import type { SecureContext } from 'node:tls';
 import type { RateLimit } from '../actors/vault/model.ts';
-import type { AuditSink, RequestRecord } from './audit-sink.ts';
+import type { Outcome, RequestFacts } from './audit-line.ts';
+import type { AuditSink } from './audit-sink.ts';
 import type { LaneState } from './lane-state.ts';
 import type { Limits } from './limits.ts';
 import type { Meters } from './meters.ts';
@@ -39,8 +40,8 @@ export interface Lane {
   readonly defaultLimit: RateLimit;
   readonly audit: AuditSink;
   readonly meters: Meters;
-  /** Puts one finished request into the audit and the metrics. */
-  record(r: RequestRecord): void;
+  /** Puts one finished request into the audit and the metrics. `slot`: what `audit.begin` gave for it, if it began. */
+  record(facts: RequestFacts, outcome: Outcome, slot?: number): void;
   readonly timeouts: Timeouts;
   readonly plain: PlainPolicy;
   readonly baseUrl: string;

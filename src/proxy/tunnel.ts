@@ -2,6 +2,8 @@ import type net from 'node:net';
 import type { Authority } from '../actors/vault/authority.ts';
 import { statusOf } from '../actors/vault/problem.ts';
 import { Accumulator } from './accumulator.ts';
+import type { RequestFacts } from './audit-line.ts';
+import { noSlot } from './audit-sink.ts';
 import { limitOf } from './caller.ts';
 import { ClientConnection } from './client-connection.ts';
 import { readClientHello, unrecognizedName } from './client-hello.ts';
@@ -155,26 +157,30 @@ export class Tunnel implements Swept {
     this.#socket.on('error', () => {});
     let relay: Relay | null = null;
     let taken = false;
+    let recordSlot = noSlot;
+    const facts: RequestFacts = {
+      time,
+      requestId: lane.requestId(),
+      access: this.#access,
+      method: 'CONNECT',
+      scheme: 'tcp',
+      host: `${authority.host}:${authority.port}`,
+      path: '',
+      service: null,
+      keys: [],
+    };
     const record = (status: number, error: string | null): void => {
       if (taken) lane.limits.release(slot);
       taken = false;
-      lane.record({
-        time,
-        requestId: lane.requestId(),
-        access: this.#access,
+      const outcome = {
         sent: relay !== null,
-        method: 'CONNECT',
-        scheme: 'tcp',
-        host: `${authority.host}:${authority.port}`,
-        path: '',
-        service: null,
-        keys: [],
         status,
         error,
         bytesIn: relay?.bytesUp ?? 0,
         bytesOut: relay?.bytesDown ?? 0,
         milliseconds: performance.now() - startedAt,
-      });
+      };
+      lane.record(facts, outcome, recordSlot);
     };
     const refuse = (code: Parameters<typeof statusOf>[0]): void => {
       record(statusOf(code), code);
@@ -192,6 +198,11 @@ export class Tunnel implements Swept {
     else if (matched !== undefined && !isTls) refuse('invalid_request');
     else if (!lane.audit.healthy) refuse('audit_unavailable');
     else {
+      recordSlot = lane.audit.begin(facts);
+      if (recordSlot === noSlot) {
+        refuse('overloaded');
+        return;
+      }
       lane.upstreams.dialler.resolve(session, authority, (vetted) => {
         if ('code' in vetted) {
           refuse(vetted.code);

@@ -1,5 +1,4 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { AuditProtocol } from '../actors/audit.ts';
 import type { CaProtocol } from '../actors/ca.ts';
 import type { Ref } from '../actors/core/protocol.ts';
 import type { RateLimit } from '../actors/vault/model.ts';
@@ -42,6 +41,12 @@ export interface SharedMemory {
   readonly auditHealth: SharedArrayBuffer;
 }
 
+/** What a lane's records take to the main thread. The port is transferred; its end is the lane's. */
+export interface LaneAudit {
+  readonly memory: SharedArrayBuffer;
+  readonly port: MessagePort;
+}
+
 /** Everything that a lane's thread is given. Cloneable; the ports are transferred. */
 export interface LaneBoot {
   readonly lane: number;
@@ -50,6 +55,8 @@ export interface LaneBoot {
   readonly port: MessagePort;
   /** Full state first, then each transaction's deltas. */
   readonly statePort: MessagePort;
+  /** Its audit records (`src/proxy/audit-memory.ts`), and where it says that there are some. */
+  readonly audit: LaneAudit;
   readonly shared: SharedMemory;
   readonly options: ProxyOptions;
   /** The one key of all leaves, the listener's own among them (PKCS #8 PEM). */
@@ -63,7 +70,6 @@ export interface LaneBoot {
 /** What the main thread tells and asks of a lane are heartbeats only; what a lane asks of the main thread is this. */
 export interface LanePeers {
   readonly ca: Ref<CaProtocol>;
-  readonly audit: Ref<AuditProtocol>;
   readonly vault: Ref<{ notice: { in: VaultEvent } }>;
-  [name: string]: Ref<never> | Ref<CaProtocol> | Ref<AuditProtocol> | Ref<{ notice: { in: VaultEvent } }>;
+  [name: string]: Ref<never> | Ref<CaProtocol> | Ref<{ notice: { in: VaultEvent } }>;
 }

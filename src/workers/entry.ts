@@ -4,7 +4,8 @@ import tls from 'node:tls';
 import { heartbeat } from '../actors/core/heartbeat.ts';
 import { connect } from '../actors/core/link.ts';
 import { SignInFailures } from '../actors/vault/sign-in-failures.ts';
-import { AuditSink, membersOf, refusalOf, unnamed } from '../proxy/audit-sink.ts';
+import { membersOf, type Outcome, type RequestFacts, refusalOf, unnamed } from '../proxy/audit-line.ts';
+import { AuditSink, noSlot } from '../proxy/audit-sink.ts';
 import { Caller } from '../proxy/caller.ts';
 import { Dialler } from '../proxy/dial.ts';
 import { drain } from '../proxy/drain.ts';
@@ -39,11 +40,12 @@ export default async function lane(
   const { port, shared, options } = boot;
   // Nothing here may depend on what the environment says about verification.
   delete process.env.NODE_TLS_REJECT_UNAUTHORIZED;
-  const peers = connect<LanePeers>(port, ['ca', 'audit', 'vault'], { credits: 1024 });
+  const peers = connect<LanePeers>(port, ['ca', 'vault'], { credits: 1024 });
   const state = new LaneState();
   const reader = new StateReader(boot.statePort, shared.epoch, state);
   const audit = new AuditSink(
-    (lines, count) => peers.audit.tell('append', { lines, count }) !== 'full',
+    boot.audit.memory,
+    () => boot.audit.port.postMessage(null),
     new Int32Array(shared.auditHealth),
     options.auditFailOpen,
   );
@@ -80,6 +82,8 @@ export default async function lane(
   const sinceBoot = Number(process.hrtime.bigint() / 1000n) - performance.now() * 1000;
   const idPrefix = `${randomBytes(5).toString('hex')}${boot.lane.toString(36)}-`;
   let lastId = 0;
+  const isOwn = (facts: RequestFacts, o: Outcome): boolean =>
+    refusals.isOwn(refusalOf(facts, o), (named) => membersOf(named ? facts : { ...facts, ...unnamed }, o));
   const self: Lane = {
     state,
     gate: () => reader.gate(),
@@ -89,10 +93,10 @@ export default async function lane(
     defaultLimit: options.limit,
     audit,
     meters,
-    record: (r) => {
-      if (r.sent || refusals.isOwn(refusalOf(r), (named) => membersOf(named ? r : { ...r, ...unnamed })))
-        audit.record(r);
-      meters.request(r.status, r.error, r.keys.length > 0, r.bytesIn, r.bytesOut, r.milliseconds);
+    record: (facts, o, slot = noSlot) => {
+      if (o.sent || isOwn(facts, o)) audit.finish(slot, facts, o);
+      else audit.release(slot);
+      meters.request(o.status, o.error, facts.keys.length > 0, o.bytesIn, o.bytesOut, o.milliseconds);
     },
     timeouts: options.timeouts,
     plain: options.plain,
@@ -129,5 +133,7 @@ export default async function lane(
   });
   sweeper.close();
   boot.statePort.close();
+  // Last: what is still unfinished then is the main thread's to finish.
+  boot.audit.port.close();
   port.close();
 }

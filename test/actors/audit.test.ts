@@ -155,11 +155,12 @@ t.test('a stop waits a while for the disk, then says what is lost', async (t) =>
   t.strictSame(await written(log), [1]);
   t.equal(errors.length, 1);
 
-  const lost = setUp(t);
+  const counted: number[] = [];
+  const lost = setUp(t, { onLost: (records) => counted.push(records) });
   breakDisk(lost.dir);
   lost.audit.tell('append', { lines: message(1).lines + message(2).lines, count: 2 });
   await Promise.all([lost.system.stop(), lost.clock.advance(4500)]);
-  t.match(lost.errors.at(-1), { message: /^2 audit records/ });
+  t.strictSame(counted, [2]);
 });
 
 const skip = process.platform === 'linux' ? false : 'prlimit is Linux only';

@@ -19,6 +19,7 @@ import { meterBytes } from '../../src/proxy/meters.ts';
 import { shareBytes } from '../../src/proxy/shares.ts';
 import type { ProxyOptions } from '../../src/workers/boot.ts';
 import lane from '../../src/workers/entry.ts';
+import { createRecordings } from '../../src/workers/recordings.ts';
 import { usualSettings } from './compose.ts';
 import { eventually, type Wire, wireOf } from './wire.ts';
 
@@ -81,20 +82,14 @@ export async function startLane(
   }) as string;
   const ca = system.spawn(caActor({ root, leafKey: { privatePem: leafKeyPem } }));
   const records: Record<string, unknown>[] = [];
-  const sink = system.spawn<{ append: { in: { lines: Uint8Array } } }>({
-    name: 'audit',
-    start: () => ({
-      handlers: {
-        append: ({ lines }) =>
-          void records.push(
-            ...Buffer.from(lines)
-              .toString()
-              .trimEnd()
-              .split('\n')
-              .map((line) => JSON.parse(line)),
-          ),
-      },
-    }),
+  const recordings = createRecordings(() => {
+    for (const source of recordings.sources) {
+      for (let lines = source.read(2 ** 20); lines !== null; lines = source.read(2 ** 20)) {
+        const text = Buffer.from(lines).toString().trimEnd();
+        source.written(lines.length);
+        records.push(...text.split('\n').map((line) => JSON.parse(line)));
+      }
+    }
   });
   const vault = system.spawn<{ notice: { in: unknown } }>({
     name: 'vault',
@@ -105,7 +100,7 @@ export async function startLane(
   const state = new MessageChannel();
   const epoch = new SharedArrayBuffer(8);
   const word = new Int32Array(epoch);
-  serve(system, control.port1, { ca, audit: sink, vault });
+  serve(system, control.port1, { ca, vault });
   const tokens: Record<string, string> = {};
   const ids = Object.fromEntries(Object.keys(vaults).map((name, i) => [name, `v${i}`]));
   let extra = 0;
@@ -132,6 +127,7 @@ export async function startLane(
     lanes: 1,
     port: control.port2,
     statePort: state.port2,
+    audit: recordings.open().boot,
     shared: {
       epoch,
       limits: new SharedArrayBuffer(limitBytes(1)),
@@ -193,6 +189,7 @@ export async function startLane(
       });
       control.port1.postMessage({ beat: 'stop' });
       await ended;
+      await recordings.settled();
       control.port1.close();
       state.port1.close();
       await system.stop();

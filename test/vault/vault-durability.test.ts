@@ -190,6 +190,7 @@ t.test(
             await blocked;
             lines.push(...batch.lines.toString().trim().split('\n'));
           },
+          ready: () => {},
           flush: () => ({ written: true }),
         },
       }),
