@@ -11,8 +11,11 @@ interface Answer {
 
 /** One CONNECT through a broker, with TLS inside, kept open: requests go through it one after the other. */
 export interface Tunnel {
-  /** Rejects when the tunnel ends before the whole answer is there. */
-  request(path: string, method?: string): Promise<Answer>;
+  /**
+   * Rejects when the tunnel ends before the whole answer is there.
+   * @param fields more of the head's lines, each with its line end
+   */
+  request(path: string, method?: string, fields?: string): Promise<Answer>;
   readonly closed: boolean;
   close(): void;
 }
@@ -47,9 +50,9 @@ export async function openTunnel(broker: Broker, rootPem: string, target: Target
   socket.on('error', () => {});
   let rest: Buffer = Buffer.alloc(0);
   return {
-    async request(path, method = 'GET') {
+    async request(path, method = 'GET', fields = '') {
       if (socket.destroyed) throw new Error('the tunnel has ended');
-      socket.write(`${method} ${path} HTTP/1.1\r\nHost: ${host}:${port}\r\n\r\n`);
+      socket.write(`${method} ${path} HTTP/1.1\r\nHost: ${host}:${port}\r\n${fields}\r\n`);
       const read = await readAnswer(socket, rest, false);
       rest = read.rest;
       return read.answer;

@@ -1,0 +1,165 @@
+/**
+ * Each request has its record, and each change: however a lane ends, however the process ends.
+ */
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import type http from 'node:http';
+import net from 'node:net';
+import { join } from 'node:path';
+import tls from 'node:tls';
+import t, { type Test } from 'tap';
+import { type Broker, startBroker, temporary, until } from '../support/broker.ts';
+import { reaching, startUpstream, type Upstream } from '../support/tls-upstream.ts';
+import { laneOf, openOnBothLanes, type Target } from '../support/tunnel.ts';
+
+type Record = globalThis.Record<string, unknown>;
+
+const host = 'api.test';
+const folder = join(temporary(t), 'sabotage');
+const held: http.ServerResponse[] = [];
+let upstream: Upstream;
+
+t.before(async () => {
+  mkdirSync(folder);
+  upstream = await startUpstream(t, {
+    handle(request, response) {
+      if (request.headers.upgrade === 'websocket') {
+        const key = `${request.headers['sec-websocket-key']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`;
+        const accept = createHash('sha1').update(key).digest('base64');
+        request.socket.write(
+          `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`,
+        );
+        return true;
+      }
+      if (request.url?.startsWith('/held') !== true) return false;
+      held.push(response);
+      return true;
+    },
+  });
+});
+
+async function start(t: Test, directory?: string): Promise<{ broker: Broker; target: Target }> {
+  const way = reaching(t);
+  const broker = await startBroker(t, {
+    directory,
+    args: [...way.args, '--rate-limit', '0'],
+    preload: [...way.preload, 'sabotage'],
+    env: { BROKER_TEST_SABOTAGE: folder },
+    nodeOptions: '--max-old-space-size=128',
+  });
+  await broker.api('POST', '/v1/credentials', {
+    body: { credentials: { TOKEN: 'value' } },
+    vault: 'default',
+  });
+  const services = [{ host, auth: { type: 'bearer', token: 'TOKEN' } }];
+  await broker.api('PUT', '/v1/vaults/default/services', { body: { services } });
+  return { broker, target: { token: await broker.session(), host, port: upstream.port } };
+}
+
+/** A tunnel that is relayed undecrypted, with a TLS handshake through it: the socket. */
+async function openBlind(broker: Broker, token: string, vault: string): Promise<net.Socket> {
+  const socket = net.connect(broker.proxyPort, '127.0.0.1');
+  const basic = Buffer.from(`${token}:${vault}`).toString('base64');
+  socket.write(
+    `CONNECT blind.test:${upstream.port} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic ${basic}\r\n\r\n`,
+  );
+  await once(socket, 'data');
+  const inner = tls.connect({ socket, servername: 'blind.test', rejectUnauthorized: false });
+  inner.on('error', () => {});
+  await once(inner, 'secureConnect');
+  return socket;
+}
+
+t.test('lanes that die', async (t) => {
+  const { broker, target } = await start(t);
+  await broker.api('POST', '/v1/vaults', { body: { name: 'blind' } });
+  await broker.api('PATCH', '/v1/vaults/blind', { body: { unmatched_tls: 'tunnel' } });
+  for (const act of ['throw', 'memory', 'hang']) {
+    await t.test(`by ${act}: a record of each request that one had, and one only`, (t) =>
+      killLane(t, broker, target, act),
+    );
+  }
+  t.match(await broker.command(['audit', 'verify', '--data-dir', broker.directory]), { code: 0 });
+  broker.process.kill('SIGTERM');
+  t.match(await broker.ended, { code: 0 });
+});
+
+async function killLane(t: Test, broker: Broker, target: Target, act: string): Promise<void> {
+  upstream.seen.length = 0;
+  held.length = 0;
+  await until(async () => (await fetch(`${broker.address}/ready`)).status === 200, 'all lanes serve');
+  const before = (await broker.audit()).length;
+  const audit = async () => (await broker.audit()).slice(before);
+
+  const tunnels = await openOnBothLanes(broker, target, 14);
+  const lanes = await Promise.all(tunnels.map(laneOf));
+  const onEach = [0, 14].map((from) => tunnels.slice(from, from + 14));
+  for (const [lane, [busy, upgraded, ...rest]] of onEach.entries()) {
+    for (const [i, tunnel] of rest.entries())
+      void tunnel.request(`/held/${lane}/${i}?secret=no`, 'DELETE').catch(() => {});
+    const upgrade = `Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n`;
+    void upgraded.request(`/socket/${lane}`, 'GET', upgrade).catch(() => {});
+    void (async () => {
+      for (let i = 0; ; i++) await busy.request(`/busy/${lane}/${i}`);
+    })().catch(() => {});
+  }
+  const blind = await openBlind(broker, await broker.session('blind'), 'blind');
+  await until(() => held.length === 24, 'the upstream has all that are held');
+  await until(() => upstream.seen.filter(({ url }) => url.startsWith('/busy')).length > 200, 'busy');
+
+  writeFileSync(join(folder, act), '');
+  let failure: Record | undefined;
+  await until(async () => {
+    failure = (await audit()).find(({ event }) => event === 'lane.failed');
+    return failure !== undefined;
+  }, 'the lane has ended');
+  const lane = lanes
+    .slice(0, 1)
+    .concat(lanes[14])
+    .findIndex((id) => id.endsWith(`${failure?.lane}`));
+  await until(
+    async () => (await audit()).filter(({ error }) => error === 'unknown').length >= 13,
+    'what it had under way is on record',
+  );
+  for (const response of held) response.end();
+  for (const tunnel of tunnels) tunnel.close();
+  const blindDied = blind.destroyed || blind.readableEnded;
+  blind.destroy();
+  let records: Record[] = [];
+  await until(async () => {
+    records = (await audit()).filter(({ kind }) => kind === 'request');
+    return records.filter(({ path }) => /^\/(held|socket)/.test(String(path))).length >= 26;
+  }, 'the other lane has recorded its own');
+  await until(async () => (await audit()).some(({ scheme }) => scheme === 'tcp'), 'the blind tunnel');
+  records = (await audit()).filter(({ kind }) => kind === 'request');
+
+  const session = records.find(({ method }) => method === 'TRACE')?.actor;
+  const unknown = records.filter(({ error }) => error === 'unknown');
+  const deletes = unknown.filter(({ method }) => method === 'DELETE');
+  t.equal(deletes.length, 12);
+  t.equal(new Set(deletes.map(({ path }) => path)).size, 12, 'one of each');
+  for (const record of deletes) {
+    t.match(record, { vault: 'default', actor: session, host: `${host}:${upstream.port}`, service: host });
+    t.match(record, { status: null, keys: ['TOKEN'], bytes_in: null, bytes_out: null, ms: null });
+    t.match(String(record.path), new RegExp(`^/held/${lane}/\\d+$`));
+  }
+  t.match(
+    unknown.filter(({ path }) => String(path).startsWith('/socket')),
+    [{ method: 'GET', path: `/socket/${lane}`, keys: ['TOKEN'] }],
+    'the upgraded connection',
+  );
+  t.match(
+    records.filter(({ scheme }) => scheme === 'tcp'),
+    [{ method: 'CONNECT', host: `blind.test:${upstream.port}`, error: blindDied ? 'unknown' : null }],
+    'the tunnel that is relayed',
+  );
+  const count = new Map<unknown, number>();
+  for (const { path } of records) count.set(path, (count.get(path) ?? 0) + 1);
+  const seen = upstream.seen.map(({ url }) => url.split('?')[0]).filter((path) => path !== '/lane');
+  t.same(
+    seen.filter((path) => count.get(path) !== 1),
+    [],
+    `${seen.length} requests that the upstream saw have one record each`,
+  );
+}
