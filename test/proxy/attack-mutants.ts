@@ -118,7 +118,7 @@ export const attackMutants: readonly AttackMutant[] = [
   {
     name: 'writes no record',
     file: 'exchange.ts',
-    changes: [['lane.record({', 'Object({']],
+    changes: [['lane.record(facts, outcome', 'Object(facts, outcome']],
     seenBy: 'attacks-injection',
   },
   {
