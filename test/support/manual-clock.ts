@@ -12,7 +12,10 @@ export interface ManualClock extends Clock {
 export function manualClock(start = 0): ManualClock {
   let elapsed = 0;
   const timers = new Set<{ at: number; fn: () => void }>();
-  const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+  /** More than one turn of the event loop: actors give way after each two milliseconds, also of this clock. */
+  const settle = async () => {
+    for (let turns = 0; turns < 4; turns++) await new Promise<void>((resolve) => setImmediate(resolve));
+  };
 
   function earliest(limit: number) {
     let first: { at: number; fn: () => void } | undefined;

@@ -59,7 +59,7 @@ export function createSystem(options: SystemOptions = {}): ActorSystem {
     random,
     counters: createCounters(),
     deadlines: createDeadlines(clock, (envelope) => refuse(core, envelope, 'ask_timeout')),
-    dispatch: createDispatcher(),
+    dispatch: createDispatcher(clock),
     onStopped: new Set(),
   };
   const root: Parent = {
