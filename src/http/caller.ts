@@ -67,6 +67,11 @@ export function actorOf(identity: Identity): string {
   return identity.kind === 'session' ? `session:${identity.id}` : `${identity.kind}:${identity.name}`;
 }
 
+/** Which of the agents that have had its name; undefined for others. */
+export function agentIdOf(identity: Identity): string | undefined {
+  return identity.kind === 'agent' ? identity.agent.id : undefined;
+}
+
 /** What a human recognises the caller by. */
 export function labelOf(identity: Identity): string | null {
   return identity.kind === 'session' ? identity.label : identity.name;

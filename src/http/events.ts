@@ -1,5 +1,5 @@
 import type { Identity, VaultEvent } from '../actors/vault/protocol.ts';
-import { actorOf, administers } from './caller.ts';
+import { actorOf, administers, agentIdOf } from './caller.ts';
 import { createChannel } from './channel.ts';
 import { stream } from './reply.ts';
 import { type Route, route } from './route.ts';
@@ -48,7 +48,8 @@ export function eventRoutes({ held, events, clock }: FrontParts): Route[] {
 function isVisible(event: VaultEvent, identity: Identity, vault: string | null): boolean {
   if (vault !== null && event.vault !== vault) return false;
   if (identity.kind === 'operator') return administers(identity, event.vault);
-  return event.actor === actorOf(identity) && event.type.startsWith('proposal.');
+  const isOwn = event.actor === actorOf(identity) && event.agent_id === agentIdOf(identity);
+  return isOwn && event.type.startsWith('proposal.');
 }
 
 function format({ type, vault, actor, at, data }: VaultEvent): string {

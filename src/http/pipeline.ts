@@ -127,7 +127,9 @@ function createIds(): () => string {
 
 function byOf(caller: Caller | null, request_id: string): By {
   if (caller === null) return { actor: 'anonymous', label: null, request_id };
-  return { actor: actorOf(caller.identity), label: labelOf(caller.identity), request_id };
+  const { identity } = caller;
+  const by = { actor: actorOf(identity), label: labelOf(identity), request_id };
+  return identity.kind === 'agent' ? { ...by, agent: identity.agent } : by;
 }
 
 function checkRole({ auth }: Route, caller: Caller | null): Result<null> {

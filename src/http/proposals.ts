@@ -1,7 +1,7 @@
 import { problem, type Result } from '../actors/vault/problem.ts';
 import type { ProposalView } from '../actors/vault/protocol.ts';
 import type { Review } from '../actors/vault/review-rules.ts';
-import { actorOf, administers, vaultsOf } from './caller.ts';
+import { administers, vaultsOf } from './caller.ts';
 import { risksOf } from './pages/risks.ts';
 import { surroundingsOf } from './pages/surroundings.ts';
 import { type Answer, json, replyTo } from './reply.ts';
@@ -81,11 +81,9 @@ export function proposalRoutes(front: FrontParts): Route[] {
       'GET',
       '/v1/proposals',
       { auth: 'any', vault: 'header-of-agents', query: statusQuery },
-      async ({ identity, vault: name, query }) => {
+      async ({ identity, vault: name, query, by }) => {
         const own =
-          identity.kind === 'operator'
-            ? { vaults: vaultsOf(identity), reviewed: true }
-            : { actor: actorOf(identity) };
+          identity.kind === 'operator' ? { vaults: vaultsOf(identity), reviewed: true } : { own: by };
         return replyTo(
           await vault.ask('proposal.list', { vault: name ?? undefined, status: query.status, ...own }),
         );

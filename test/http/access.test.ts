@@ -1,7 +1,7 @@
 /** Who may do what, and what nobody is told. */
 import t from 'tap';
 import { mintToken } from '../../src/actors/vault/token.ts';
-import { startBroker } from './start-front.ts';
+import { by, startBroker } from './start-front.ts';
 
 const bearer = (host: string, token: string) => ({ host, auth: { type: 'bearer', token } });
 const proposal = (host: string, key: string) => ({
@@ -212,4 +212,52 @@ t.test('no route gives away a value or a token, and no log holds one (LEK-001, A
   const all = [...texts, ...broker.log, JSON.stringify(broker.records)].join('\n');
   t.match(all, /"keys":\["K"\]/, 'there was something to see');
   for (const secret of [canary, token, broker.operator]) t.notOk(all.includes(secret));
+});
+
+t.test('a new agent of an old name has nothing of the old one', async (t) => {
+  const broker = await startBroker();
+  t.teardown(broker.stop);
+  const { vault, ask } = broker;
+  const joined = async () => {
+    const invite = { vaults: ['default'], name: 'robot' };
+    const { json } = await ask('POST', '/v1/agents/invites', { token: broker.operator, body: invite });
+    return (await ask('POST', new URL(json.invite_url).pathname)).json.BROKER_SESSION_TOKEN;
+  };
+  const as = (token: string) => ({ token, vault: 'default' });
+  const set = (token: string, KEY: string) =>
+    ask('POST', '/v1/credentials', { ...as(token), body: { credentials: { KEY } } });
+  const listed = async (token: string) =>
+    (await ask('GET', '/v1/proposals', as(token))).json.proposals.map(({ id }: { id: number }) => id);
+  const propose = (token: string) =>
+    ask('POST', '/v1/proposals', { ...as(token), body: { credentials: [{ action: 'set', key: 'SLOT' }] } });
+
+  const first = await joined();
+  t.equal((await set(first, 'a')).status, 200);
+  t.equal((await set(first, 'b')).status, 200, 'its own it may replace');
+  for (let i = 0; i < 20; i++) t.equal((await propose(first)).status, 201);
+  t.equal((await propose(first)).status, 429);
+  await ask('DELETE', '/v1/agents/robot', { token: broker.operator });
+
+  const second = await joined();
+  t.match(await set(second, 'c'), { status: 409, json: { error: 'credential_exists' } });
+  t.same(await listed(second), []);
+  t.equal((await ask('DELETE', '/v1/proposals/1', as(second))).status, 403);
+  t.equal((await propose(second)).status, 201, 'nor does it wait for what the old one has waiting');
+  t.same(await listed(second), [21]);
+  const seen: string[] = [];
+  const stop = new AbortController();
+  const events = fetch(`${broker.baseUrl}/v1/events`, {
+    headers: { authorization: `Bearer ${second}`, 'x-vault': 'default' },
+    signal: stop.signal,
+  }).then(async ({ body }) => {
+    for await (const text of body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      seen.push(text);
+      if (text.includes('"id":21')) return;
+    }
+  });
+  while (seen.length === 0) await new Promise((resolve) => setTimeout(resolve, 10));
+  for (const id of [1, 21]) await vault.ask('proposal.reject', { id, reason: '', by });
+  await events;
+  stop.abort();
+  t.notMatch(seen.join(''), '"id":1,', 'nor hears of it');
 });

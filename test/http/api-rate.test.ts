@@ -5,7 +5,12 @@ import { createApiRate } from '../../src/http/api-rate.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { startBroker } from './start-front.ts';
 
-const agent = (name: string): Identity => ({ kind: 'agent', name, vaults: [] });
+const agent = (name: string): Identity => ({
+  kind: 'agent',
+  name,
+  agent: { id: 'id', since: '' },
+  vaults: [],
+});
 
 t.test('a burst, then the rate; Retry-After is when the next one is taken', async (t) => {
   const clock = manualClock(0);

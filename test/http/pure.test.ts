@@ -123,7 +123,12 @@ t.test('HTML: no text becomes markup, and nothing in it is invisible', async (t)
 
 t.test('the vault of a request (ATH-009..011, vectors control_plane_vault)', async (t) => {
   const session: Identity = { kind: 'session', id: '1', vault: 'dev', label: null, expires_at_ms: 0 };
-  const agent: Identity = { kind: 'agent', name: 'a', vaults: ['dev'] };
+  const agent: Identity = {
+    kind: 'agent',
+    name: 'a',
+    agent: { id: 'id', since: '' },
+    vaults: ['dev'],
+  };
   const operator = (role: 'owner' | 'admin', vaults: string[]): Identity => {
     return { kind: 'operator', name: 'o', role, vaults, via: 'token', session: '' };
   };

@@ -390,9 +390,10 @@ t.test('invites and agents', async (t) => {
     created_at: iso(start),
     expires_at: iso(start + 24 * hour),
   });
-  t.same(await identify(running, joined.token), {
+  t.match(await identify(running, joined.token), {
     kind: 'agent',
     name: 'builder',
+    agent: { id: /^[0-9a-f]{16}$/, since: iso(start) },
     vaults: [vault, 'second'],
   });
   t.match(await refusal(redeem(fixed)), { code: 'gone' }, 'used');

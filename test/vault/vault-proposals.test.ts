@@ -136,11 +136,11 @@ t.test('get, list and cancel: each sees its own', async (t) => {
   t.same(await ids({ vault: 'unknown' }), []);
   t.same(await ids({ vaults: ['second', vault] }), [1, 2]);
   t.same(await ids({ vaults: [vault], vault: 'second' }), []);
-  t.same(await ids({ actor: other.actor }), [2]);
+  t.same(await ids({ own: other }), [2]);
   t.same(await ids({ status: 'applied' }), []);
 
-  t.match(await value(running.vault.ask('proposal.get', { id: 1, vault, actor: agent.actor })), { id: 1 });
-  for (const query of [{ id: 3 }, { id: 1, vault: 'second' }, { id: 1, actor: other.actor }, { id: 1.5 }])
+  t.match(await value(running.vault.ask('proposal.get', { id: 1, vault, own: agent })), { id: 1 });
+  for (const query of [{ id: 3 }, { id: 1, vault: 'second' }, { id: 1, own: other }, { id: 1.5 }])
     t.match(await refusal(running.vault.ask('proposal.get', query)), { code: 'not_found' });
 
   t.match(await refusal(running.vault.ask('proposal.cancel', { id: 1, vault, by: other })), {

@@ -145,6 +145,8 @@ export interface Proposal {
   /** Who asks: `session:ID` or `agent:NAME`, and the label a human gave it. */
   readonly created_by: string;
   readonly created_by_label: string | null;
+  /** Which agent of that name. */
+  readonly agent_id?: string;
   /** SHA-256 of the approval token, hex. */
   readonly approval_hash: string;
 }
@@ -163,6 +165,8 @@ export interface Session {
 
 export interface Agent {
   readonly name: string;
+  /** Never used again, unlike the name. Absent in rows of before. */
+  readonly id?: string;
   readonly vault_ids: readonly string[];
   /** The present token, and the one before it while a rotation overlaps. `expires_at_ms` null: never. */
   readonly tokens: readonly { readonly hash: string; readonly expires_at_ms: number | null }[];

@@ -30,7 +30,7 @@ export function slotKey(id: number, key: string): string {
 }
 
 export function proposalEvent(proposal: Proposal, what: Decided | 'created', at: string): VaultEvent {
-  const { id, vault, created_by } = proposal;
+  const { id, vault, created_by, agent_id } = proposal;
   const status = what === 'created' ? 'pending' : what;
-  return { type: `proposal.${what}`, vault, actor: created_by, at, data: { id, status } };
+  return { type: `proposal.${what}`, vault, actor: created_by, agent_id, at, data: { id, status } };
 }

@@ -22,7 +22,12 @@ export type Identity =
       readonly label: string | null;
       readonly expires_at_ms: number;
     }
-  | { readonly kind: 'agent'; readonly name: string; readonly vaults: readonly string[] }
+  | {
+      readonly kind: 'agent';
+      readonly name: string;
+      readonly agent: NonNullable<By['agent']>;
+      readonly vaults: readonly string[];
+    }
   | {
       readonly kind: 'operator';
       readonly name: string;
@@ -40,6 +45,8 @@ export interface By {
   /** Label of the session, or the agent's name: what a human recognises. */
   readonly label: string | null;
   readonly request_id: string;
+  /** Of an agent: which of those that have had its name (none before there were ids), and since when it is there. */
+  readonly agent?: { readonly id: string | undefined; readonly since: string };
 }
 
 export interface VaultView extends VaultSettings {
@@ -141,6 +148,8 @@ export type VaultEvent = {
   readonly vault: string;
   /** Who may see it beside operators: the creator of the proposal. */
   readonly actor: string | null;
+  /** Which agent of that name. */
+  readonly agent_id?: string;
   readonly at: string;
   readonly data: Readonly<Record<string, unknown>>;
 };
@@ -194,15 +203,18 @@ export interface VaultProtocol {
     { proposal: ProposalView; approvalToken: Secret }
   >;
   /**
-   * With `vault`, only a proposal of that vault is found; with `actor`, only one that it created. `reviewed`: with the
+   * With `vault`, only a proposal of that vault is found; with `own`, only one that it created. `reviewed`: with the
    * review of what is pending.
    */
-  'proposal.get': In<{ id: number; vault?: string; actor?: string; reviewed?: boolean }, ProposalView>;
+  'proposal.get': In<
+    { id: number; vault?: string; own?: Pick<By, 'actor' | 'agent'>; reviewed?: boolean },
+    ProposalView
+  >;
   'proposal.list': In<
     {
       vault?: string;
       vaults?: readonly string[];
-      actor?: string;
+      own?: Pick<By, 'actor' | 'agent'>;
       status?: ProposalStatus;
       reviewed?: boolean;
     },

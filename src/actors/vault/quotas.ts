@@ -1,4 +1,5 @@
 import type { Proposal } from './model.ts';
+import { makerKey } from './ownership.ts';
 import { type Problem, problem } from './problem.ts';
 import type { Change } from './store.ts';
 
@@ -115,17 +116,23 @@ function itemOf(change: Change, proposals: Proposals): Item | null {
   if (change.value === null) return null;
   if (change.table === 'credentials') {
     const vault = change.key.slice(0, change.key.indexOf('/'));
-    return { owner: change.value.added_by, vault, keys: 1, bytes: octets(change.value.ct) };
+    const { added_by: actor, agent_id } = change.value;
+    return { owner: makerKey({ actor, agent_id }), vault, keys: 1, bytes: octets(change.value.ct) };
   }
   if (change.table === 'slot_values') {
     const proposal = proposals.get(Number.parseInt(change.key, 10));
     if (!proposal) return null;
-    const { created_by: owner, vault_id: vault } = proposal;
-    return { owner, vault, keys: 1, bytes: octets(change.value.ct) };
+    const { created_by: actor, agent_id, vault_id: vault } = proposal;
+    return { owner: makerKey({ actor, agent_id }), vault, keys: 1, bytes: octets(change.value.ct) };
   }
   if (change.table === 'proposals' && change.value.status === 'pending') {
-    const { created_by: owner, vault_id: vault } = change.value;
-    return { owner, vault, keys: 0, bytes: JSON.stringify(change.value).length };
+    const { created_by: actor, agent_id, vault_id: vault } = change.value;
+    return {
+      owner: makerKey({ actor, agent_id }),
+      vault,
+      keys: 0,
+      bytes: JSON.stringify(change.value).length,
+    };
   }
   return null;
 }

@@ -10,6 +10,8 @@ export interface ServiceRow {
 export interface CredentialRow extends Sealed {
   /** Who gave the value: `operator:NAME`, `session:ID` or `agent:NAME`. */
   readonly added_by: string;
+  /** Which agent of that name. */
+  readonly agent_id?: string;
   readonly created_at: string;
   readonly updated_at: string;
 }

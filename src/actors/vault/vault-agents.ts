@@ -70,6 +70,7 @@ export function agentHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, Nam
       const token = mintToken('agent');
       const agent: Agent = {
         name: agentName,
+        id: randomBytes(8).toString('hex'),
         vault_ids,
         tokens: [{ hash: token.hash, expires_at_ms: endOf(token_ttl_seconds) }],
         token_ttl_seconds,

@@ -49,7 +49,7 @@ export function approvalHandlers(
 
       const reviewed_at = writer.timestamp();
       const changes = [
-        ...sealAll(state, entry, values.value, by.actor, reviewed_at),
+        ...sealAll(state, entry, values.value, by, reviewed_at),
         ...slotsOf(proposal.credentials, 'delete')
           .filter((key) => entry.credentials.has(key))
           .map((key) => removeCredential(entry, key)),

@@ -3,8 +3,9 @@ import type { Handlers } from '../core/behavior.ts';
 import { keyProblem, valueProblem } from './credential-rules.ts';
 import { at, invalid, refused } from './fields.ts';
 import { hostsByKey } from './merge.ts';
+import { isOwn, markOf } from './ownership.ts';
 import { accept, type Problem, problem, refuse } from './problem.ts';
-import type { VaultProtocol } from './protocol.ts';
+import type { By, VaultProtocol } from './protocol.ts';
 import { newDataKey, seal } from './seal.ts';
 import type { Secret } from './secret.ts';
 import type { Change } from './store.ts';
@@ -28,11 +29,11 @@ export function credentialHandlers(writer: Writer): Pick<Handlers<VaultProtocol>
       const entry = found.value;
       if (values.size === 0) return refused(invalid('credentials', 'is empty. Give at least one key.'));
       for (const [key, value] of values) {
-        const wrong = checkValue(key, value) ?? (byAgent ? ownership(entry, key, by.actor) : null);
+        const wrong = checkValue(key, value) ?? (byAgent ? ownership(entry, key, by) : null);
         if (wrong) return refused(wrong);
       }
       const keys = [...values.keys()];
-      const changes = sealAll(state, entry, values, by.actor, writer.timestamp());
+      const changes = sealAll(state, entry, values, by, writer.timestamp());
       const failed = await commit(changes, { action: 'credential.set', by, vault, keys });
       return failed ? refused(failed) : accept({ set: keys });
     },
@@ -64,9 +65,11 @@ export function checkValue(key: string, value: Secret): Problem | null {
 }
 
 /** An agent replaces what it added itself, and nothing else. */
-function ownership(entry: VaultEntry, key: string, actor: string): Problem | null {
+function ownership(entry: VaultEntry, key: string, by: By): Problem | null {
   const present = entry.credentials.get(key);
-  if (!present || present.row?.added_by === actor) return null;
+  if (!present) return null;
+  const { row } = present;
+  if (row && isOwn({ actor: row.added_by, agent_id: row.agent_id, at: row.updated_at }, by)) return null;
   return problem('credential_exists', undefined, { key });
 }
 
@@ -87,7 +90,7 @@ export function sealAll(
   state: VaultState,
   entry: VaultEntry,
   values: ReadonlyMap<string, Secret>,
-  addedBy: string,
+  by: By,
   now: string,
 ): Change[] {
   const { key, changes } = dataKey(state, entry);
@@ -100,7 +103,8 @@ export function sealAll(
     bytes.fill(0);
     const value = {
       ...sealed,
-      added_by: addedBy,
+      added_by: by.actor,
+      ...markOf(by),
       created_at: before?.created_at ?? now,
       updated_at: now,
     };

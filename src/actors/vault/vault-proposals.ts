@@ -2,10 +2,11 @@ import type { Handlers } from '../core/behavior.ts';
 import { refused, textProblem } from './fields.ts';
 import { merge } from './merge.ts';
 import type { CredentialSlot, Proposal } from './model.ts';
+import { isOwn, markOf } from './ownership.ts';
 import { accept, type Problem, problem, type Result, refuse } from './problem.ts';
 import { decide, proposalEvent, slotKey } from './proposal-decision.ts';
 import { type CheckedProposal, checkProposal } from './proposal-rules.ts';
-import type { ProposalView, VaultProtocol } from './protocol.ts';
+import type { By, ProposalView, VaultProtocol } from './protocol.ts';
 import { reviewer } from './review-rules.ts';
 import { seal } from './seal.ts';
 import { unresolved } from './service-rules.ts';
@@ -26,13 +27,13 @@ const maxReason = 2000;
 export function proposalHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, Names> {
   const { state, commit, now } = writer;
 
-  /** `vault`, `actor`: as in the protocol; vaults are compared by id, since a name may have had several. */
-  function find(id: number, vault?: string, actor?: string): Result<Proposal> {
+  /** `vault`, `own`: as in the protocol; vaults are compared by id, since a name may have had several. */
+  function find(id: number, vault?: string, own?: Pick<By, 'actor' | 'agent'>): Result<Proposal> {
     const proposal = state.proposals.get(id);
     const isVisible =
       proposal !== undefined &&
       (vault === undefined || proposal.vault_id === state.vaultIds.get(vault)) &&
-      (actor === undefined || proposal.created_by === actor);
+      (own === undefined || isOf(proposal, own));
     return isVisible ? accept(proposal) : noProposal();
   }
 
@@ -43,7 +44,7 @@ export function proposalHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
       const entry = found.value;
       const checked = checkProposal(body);
       if (!checked.ok) return checked;
-      const many = tooMany(writer, entry, by.actor);
+      const many = tooMany(writer, entry, by);
       if (many) return refused(many);
       const wrong = mergeProblem(entry, checked.value);
       if (wrong) return refused(wrong);
@@ -66,6 +67,7 @@ export function proposalHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
         expires_at: new Date(now() + lifetimeMs).toISOString(),
         created_by: by.actor,
         created_by_label: by.label,
+        ...markOf(by),
         approval_hash: approval.hash,
       };
       const { id } = proposal;
@@ -84,12 +86,12 @@ export function proposalHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
       return accept({ proposal: proposalView(proposal), approvalToken: approval.token });
     },
 
-    'proposal.get'({ id, vault, actor, reviewed }) {
-      const found = find(id, vault, actor);
+    'proposal.get'({ id, vault, own, reviewed }) {
+      const found = find(id, vault, own);
       return found.ok ? accept(viewer(state, now(), reviewed)(found.value)) : found;
     },
 
-    'proposal.list'({ vault, vaults, actor, status, reviewed }) {
+    'proposal.list'({ vault, vaults, own, status, reviewed }) {
       const names = vaults?.filter((name) => vault === undefined || name === vault);
       const ids = (names ?? (vault === undefined ? undefined : [vault]))?.map((name) =>
         state.vaultIds.get(name),
@@ -97,7 +99,7 @@ export function proposalHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
       const proposals = [...state.proposals.values()].filter(
         (each) =>
           (ids === undefined || ids.includes(each.vault_id)) &&
-          (actor === undefined || each.created_by === actor) &&
+          (own === undefined || isOf(each, own)) &&
           (status === undefined || each.status === status),
       );
       return accept({ proposals: proposals.map(viewer(state, now(), reviewed)) });
@@ -130,7 +132,7 @@ export function proposalHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
       const found = find(id, vault);
       if (!found.ok) return found;
       const proposal = found.value;
-      if (proposal.created_by !== by.actor) return refuse('forbidden', notItsAgent);
+      if (!isOf(proposal, by)) return refuse('forbidden', notItsAgent);
       if (proposal.status === 'cancelled') return accept(proposalView(proposal));
       if (!isPending(proposal, now())) return decided(proposal);
       const reviewed_at = writer.timestamp();
@@ -146,6 +148,14 @@ export function proposalHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
 }
 
 const notItsAgent = 'Only the agent that made this proposal may withdraw it.';
+
+/** Whether this caller made it. */
+function isOf(
+  { created_by: actor, agent_id, created_at: at }: Proposal,
+  by: Pick<By, 'actor' | 'agent'>,
+): boolean {
+  return isOwn({ actor, agent_id, at }, by);
+}
 
 export function noProposal<T>(): Result<T> {
   return refuse('not_found', 'There is no such proposal. Check its number.');
@@ -198,10 +208,14 @@ export function slotsOf(slots: readonly CredentialSlot[], action: CredentialSlot
 }
 
 /** Refuses one more that waits, by what its agent and its vault may have waiting. */
-function tooMany({ state, quotas }: Writer, { pending, vault }: VaultEntry, actor: string): Problem | null {
+function tooMany({ state, quotas }: Writer, { pending, vault }: VaultEntry, by: By): Problem | null {
   let own = 0;
-  for (const entry of state.vaults.values())
-    for (const id of entry.pending) if (state.proposals.get(id)?.created_by === actor) own++;
+  for (const entry of state.vaults.values()) {
+    for (const id of entry.pending) {
+      const proposal = state.proposals.get(id);
+      if (proposal && isOf(proposal, by)) own++;
+    }
+  }
   const wait = (whose: string, limit: number) =>
     problem(
       'too_many_pending_proposals',

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { Handlers } from '../core/behavior.ts';
 import { invalid, refused, textProblem } from './fields.ts';
 import type { OperatorSession } from './model.ts';
+import { agentMark } from './ownership.ts';
 import { accept, type Problem, refuse } from './problem.ts';
 import type { Identity, VaultProtocol } from './protocol.ts';
 import type { Change } from './store.ts';
@@ -38,7 +39,7 @@ export function sessionHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, N
       const token = agent.tokens.find((each) => each.hash === hash);
       if (!token || isOver(token.expires_at_ms, now())) return null;
       const vaults = agent.vault_ids.map((id) => vaultName(state, id));
-      return { kind: 'agent', name: agent.name, vaults };
+      return { kind: 'agent', name: agent.name, agent: agentMark(agent), vaults };
     }
     const signedIn = state.operatorSessions.get(hash);
     return signedIn ? identifyOperator(signedIn) : null;
