@@ -10,6 +10,7 @@ import { isHeadError, maxHeadBytes, parseRequestHead, type RequestHead } from '.
 import { requestPrefixError } from './head-prefix.ts';
 import type { Lane } from './lane.ts';
 import type { Access, SessionEntry } from './lane-state.ts';
+import { lingerBytes, lingerMs } from './linger.ts';
 import type { Target } from './plan.ts';
 import { reasonPhrase } from './reason.ts';
 import type { Swept } from './sweep.ts';
@@ -20,8 +21,6 @@ const maxPending = 256 * 1024;
 const halfCloseGraceMs = 500;
 /** What is written to a client that is gone is answered with a reset, which the next write finds. */
 const maxProbes = 2;
-/** How long the rest of a refused request is read over, so that the refusal arrives before a reset, in ms. */
-const lingerMs = 2_000;
 const headEnd = Buffer.from('\r\n\r\n');
 const LF = 10;
 const CR = 13;
@@ -60,6 +59,8 @@ export class ClientConnection implements Swept {
   /** The client does not read its answers: its next request waits until it does. */
   #stalled = false;
   #closing = false;
+  /** Bytes that came after that. */
+  #readOver = 0;
   #detached = false;
 
   constructor(lane: Lane, socket: net.Socket, role: Role) {
@@ -88,7 +89,11 @@ export class ClientConnection implements Swept {
   }
 
   onData(chunk: Buffer): void {
-    if (this.#closing) return;
+    if (this.#closing) {
+      this.#readOver += chunk.length;
+      if (this.#readOver > lingerBytes) this.pause();
+      return;
+    }
     if (this.#stalled) {
       this.#hold(chunk);
       return;
@@ -524,10 +529,14 @@ export class ClientConnection implements Swept {
     } else exchange.onDeadline();
   }
 
-  onRevoked(): void {
-    this.#exchange?.abort('unauthorized');
+  onRevoked(why = 'unauthorized'): void {
+    this.#exchange?.abort(why);
     this.#exchange = null;
     this.destroy();
+  }
+
+  onStop(): void {
+    if (this.idle) this.close();
   }
 }
 

@@ -16,6 +16,7 @@ import {
 } from './head.ts';
 import { canBeHead } from './head-prefix.ts';
 import type { Access, SessionEntry } from './lane-state.ts';
+import { lingerBytes } from './linger.ts';
 import { definesBody, isIdempotent } from './methods.ts';
 import { admit, type Plan, passingTrailers, plan, type Target } from './plan.ts';
 import { Relay } from './relay.ts';
@@ -24,6 +25,8 @@ import { acceptsWebSocket, webSocketKey } from './websocket.ts';
 
 /** More interim answers than this before the final one are an upstream gone wrong. */
 const maxInterim = 32;
+/** How long the rest of a refused request may take to come, where its connection is to go on, in ms. */
+const discardMs = 5_000;
 const headEnd = Buffer.from('\r\n\r\n');
 /** Says that an answer is the broker's own: no upstream may say so. */
 const brokerErrorField = 'x-broker-error';
@@ -289,7 +292,7 @@ export class Exchange implements UpstreamUser {
   onRequestData(chunk: Buffer, at: number): number {
     if (this.#discarding) {
       this.#request.read(chunk, at, false);
-      if (this.#request.state === bodyState.failed || this.#request.bytes > 1024 * 1024) this.#client.close();
+      if (this.#request.state === bodyState.failed || this.#request.bytes > lingerBytes) this.#client.close();
       else if (this.#request.state === bodyState.done) {
         const end = this.#request.end;
         this.#client.finish(this, this.#keepClient);
@@ -605,10 +608,10 @@ export class Exchange implements UpstreamUser {
       this.#client.socket,
       upstream.socket,
       this.#access.session,
-      () => {
+      (error) => {
         this.#request.bytes = relay.bytesUp;
         this.#bytesRelayed = relay.bytesDown;
-        this.#finish(null);
+        this.#finish(error);
       },
     );
     upstream.user = relay;
@@ -644,7 +647,7 @@ export class Exchange implements UpstreamUser {
     else if (!this.#keepClient) this.#client.finish(this, false);
     else {
       this.#discarding = true;
-      this.#client.setDeadline(5_000);
+      this.#client.setDeadline(discardMs);
       this.#client.pump();
       this.#client.resume();
     }

@@ -1,8 +1,12 @@
 import type net from 'node:net';
 import type { Lane } from './lane.ts';
 import type { SessionEntry } from './lane-state.ts';
+import { lingerMs } from './linger.ts';
 import type { Swept } from './sweep.ts';
 import type { UpstreamUser } from './upstreams.ts';
+
+/** Without a byte for so long, a relayed connection may end when the lane stops, in ms. */
+const quietMs = 1_000;
 
 /**
  * Bytes both ways as they come, with back-pressure: an upgraded connection, or a tunnel that is not
@@ -16,16 +20,18 @@ export class Relay implements UpstreamUser, Swept {
   readonly #lane: Lane;
   readonly #client: net.Socket;
   readonly #upstream: net.Socket;
-  readonly #onEnd: () => void;
+  readonly #onEnd: (error: string | null) => void;
   #ended = false;
+  /** Both sides were told that it ends. */
+  #told = false;
 
-  /** @param onEnd called once, when both sides are done */
+  /** @param onEnd called once, when both sides are done; with what ended it, unless it was one of them */
   constructor(
     lane: Lane,
     client: net.Socket,
     upstream: net.Socket,
     session: SessionEntry,
-    onEnd: () => void,
+    onEnd: (error: string | null) => void,
   ) {
     this.#lane = lane;
     this.#client = client;
@@ -45,24 +51,26 @@ export class Relay implements UpstreamUser, Swept {
     client.on('error', () => {});
     client.on('close', () => {
       this.#upstream.destroy();
-      this.#end();
+      this.#end(null);
     });
     if (fromClient.length > 0) this.#onClientData(fromClient);
     if (fromUpstream.length > 0) this.onUpstreamData(fromUpstream);
     client.resume();
     this.#upstream.resume();
-    if (client.destroyed) this.onRevoked();
+    if (client.destroyed) this.#cutOff(null);
     else if (client.readableEnded) this.#upstream.end();
   }
 
   #onClientData(chunk: Buffer): void {
     if (this.#upstream.destroyed) return;
+    if (this.#told) return;
     this.bytesUp += chunk.length;
     this.#touch();
     if (!this.#upstream.write(chunk)) this.#client.pause();
   }
 
   onUpstreamData(chunk: Buffer): void {
+    if (this.#told) return;
     this.bytesDown += chunk.length;
     this.#touch();
     // A copy: the chunk is the lane's to use again.
@@ -82,29 +90,43 @@ export class Relay implements UpstreamUser, Swept {
     if (!this.#client.writableEnded) this.#client.destroy();
     else {
       // The client need not close for its part: it is given as long as for the next piece of a body.
-      this.deadline = this.#lane.sweeper.now + this.#lane.timeouts.body;
+      if (!this.#told) this.deadline = this.#lane.sweeper.now + this.#lane.timeouts.body;
       this.#client.resume();
     }
   }
 
   onDeadline(): void {
-    this.onRevoked();
+    this.#cutOff(this.#told ? 'stopped' : 'timeout');
   }
 
-  onRevoked(): void {
+  onRevoked(why = 'unauthorized'): void {
+    this.#cutOff(why);
+  }
+
+  /** What goes through has no end that could be waited for, but for a pause. */
+  onStop(): void {
+    const { now } = this.#lane.sweeper;
+    if (this.#told || this.deadline - this.#lane.timeouts.relay > now - quietMs) return;
+    this.#told = true;
+    this.deadline = now + lingerMs;
+    this.#client.end();
+    this.#upstream.end();
+  }
+
+  #cutOff(error: string | null): void {
     this.#client.destroy();
     this.#upstream.destroy();
-    this.#end();
+    this.#end(error);
   }
 
   #touch(): void {
-    this.deadline = this.#lane.sweeper.now + this.#lane.timeouts.relay;
+    if (!this.#told) this.deadline = this.#lane.sweeper.now + this.#lane.timeouts.relay;
   }
 
-  #end(): void {
+  #end(error: string | null): void {
     if (this.#ended) return;
     this.#ended = true;
     this.#lane.sweeper.remove(this);
-    this.#onEnd();
+    this.#onEnd(this.#told && error === null ? 'stopped' : error);
   }
 }

@@ -7,8 +7,13 @@ export interface Swept {
   /** Whose it is, once that is known. */
   readonly session: SessionEntry | null;
   onDeadline(): void;
-  /** Its session was revoked or has expired, at least half a second ago: end it, whatever it does. */
-  onRevoked(): void;
+  /**
+   * Its session was revoked or has expired, at least half a second ago: end it, whatever it does.
+   * @param why what its audit record says instead
+   */
+  onRevoked(why?: string): void;
+  /** The lane stops, asked again and again: what carries nothing at present ends. */
+  onStop?(): void;
 }
 
 /** How often deadlines and sessions are looked at, in ms: what a deadline may be late by. */

@@ -1,19 +1,15 @@
 import type net from 'node:net';
 import type { Authority } from '../actors/vault/authority.ts';
-import { statusOf } from '../actors/vault/problem.ts';
 import { Accumulator } from './accumulator.ts';
-import type { RequestFacts } from './audit-line.ts';
-import { noSlot } from './audit-sink.ts';
-import { limitOf } from './caller.ts';
+import { BlindTunnel } from './blind-tunnel.ts';
 import { ClientConnection } from './client-connection.ts';
 import { readClientHello, unrecognizedName } from './client-hello.ts';
 import type { Lane } from './lane.ts';
 import type { Access, SessionEntry } from './lane-state.ts';
+import { Linger } from './linger.ts';
 import { admit } from './plan.ts';
-import { Relay } from './relay.ts';
 import { serverSocket } from './server-socket.ts';
 import type { Swept } from './sweep.ts';
-import { type Upstream, upstreamKey } from './upstreams.ts';
 
 const TLS_HANDSHAKE = 0x16;
 /**
@@ -92,10 +88,7 @@ export class Tunnel implements Swept {
     if (hello.serverName !== null && (literal !== 0 || hello.serverName !== host)) {
       if (literal === 0 || hello.serverName !== bareHost(this.#authority)) {
         this.#leave();
-        this.#socket.end(unrecognizedName);
-        this.#socket.on('error', () => {});
-        this.#socket.on('end', () => this.#socket.destroy());
-        this.#socket.resume();
+        new Linger(this.#lane, this.#socket, unrecognizedName);
         return;
       }
     }
@@ -144,88 +137,10 @@ export class Tunnel implements Swept {
     });
   }
 
-  /** Relays the tunnel as it is. `tls`: what goes through it is TLS, so that the policy for such tunnels allowed it. */
   #relay(isTls: boolean): void {
-    const lane = this.#lane;
-    const { vault, session, slot } = this.#access;
-    const authority = this.#authority;
-    const target = { scheme: 'https' as const, authority };
-    const startedAt = performance.now();
-    const time = Date.now();
     const bytes = this.#leave();
-    this.#socket.pause();
-    this.#socket.on('error', () => {});
-    let relay: Relay | null = null;
-    let taken = false;
-    let recordSlot = noSlot;
-    const facts: RequestFacts = {
-      time,
-      requestId: lane.requestId(),
-      access: this.#access,
-      method: 'CONNECT',
-      scheme: 'tcp',
-      host: `${authority.host}:${authority.port}`,
-      path: '',
-      service: null,
-      keys: [],
-    };
-    const record = (status: number, error: string | null): void => {
-      if (taken) lane.limits.release(slot);
-      taken = false;
-      const outcome = {
-        sent: relay !== null,
-        status,
-        error,
-        bytesIn: relay?.bytesUp ?? 0,
-        bytesOut: relay?.bytesDown ?? 0,
-        milliseconds: performance.now() - startedAt,
-      };
-      lane.record(facts, outcome, recordSlot);
-    };
-    const refuse = (code: Parameters<typeof statusOf>[0]): void => {
-      record(statusOf(code), code);
-      this.#socket.destroy();
-    };
-    const wait = lane.limits.take(slot, limitOf(lane.defaultLimit, vault.settings), lane.micros());
-    if (wait > 0) {
-      refuse('rate_limited');
-      return;
-    }
-    taken = true;
-    const matched = vault.match(authority.host, authority.port, authority.literal !== 0);
-    const refused = admit(vault, target, matched, lane);
-    if (refused !== null) refuse(refused.code);
-    else if (matched !== undefined && !isTls) refuse('invalid_request');
-    else if (!lane.audit.healthy) refuse('audit_unavailable');
-    else {
-      recordSlot = lane.audit.begin(facts);
-      if (recordSlot === noSlot) {
-        refuse('overloaded');
-        return;
-      }
-      lane.upstreams.dialler.resolve(session, authority, (vetted) => {
-        if ('code' in vetted) {
-          refuse(vetted.code);
-          return;
-        }
-        const plain = { scheme: 'http' as const, authority };
-        lane.upstreams.open(
-          session,
-          `${upstreamKey(vault.id, plain)} relay`,
-          plain,
-          vetted,
-          (result: Upstream | { code: 'upstream_unreachable' | string }) => {
-            if ('code' in result) {
-              refuse(result.code as 'upstream_unreachable');
-              return;
-            }
-            relay = new Relay(lane, this.#socket, result.socket, session, () => record(200, null));
-            result.user = relay;
-            relay.start(bytes, Buffer.alloc(0));
-          },
-        );
-      });
-    }
+    new BlindTunnel(this.#lane, this.#socket, this.#authority, this.#access, bytes, isTls).start();
+    this.#socket.resume();
   }
 
   /** Lets go of the socket; returns what was read of it. */
@@ -250,6 +165,10 @@ export class Tunnel implements Swept {
 
   onRevoked(): void {
     this.#drop();
+  }
+
+  onStop(): void {
+    if (this.#early.length === 0) this.#drop();
   }
 }
 

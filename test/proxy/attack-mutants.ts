@@ -234,6 +234,18 @@ export const attackMutants: readonly AttackMutant[] = [
     seenBy: 'attacks-upstream',
   },
   {
+    name: 'reads on for as long as a refused client sends',
+    file: 'client-connection.ts',
+    changes: [['if (this.#readOver > lingerBytes) this.pause();', '']],
+    seenBy: 'connections',
+  },
+  {
+    name: 'relays by what held before the name was looked up',
+    file: 'blind-tunnel.ts',
+    changes: [['else if (this.#holdsGood()) {', 'else {']],
+    seenBy: 'blind-tunnel',
+  },
+  {
     name: 'takes a common name for a name',
     file: 'server-identity.ts',
     changes: [['{ subjectaltname } as', '{ ...certificate, subjectaltname } as']],

@@ -445,3 +445,94 @@ t.test('a stream on the outer connection ends with its session, too', async (t) 
   t.ok(performance.now() - began < soon);
   await eventually(() => up.wires[0].ended, 'the end of the upstream connection', soon);
 });
+
+t.test('a body that goes on behind a refusal: the answer arrives, and little more is read', async (t) => {
+  const limited = await startLane(
+    {
+      v1: {
+        ...vault,
+        services: [...vault.services, { host: 'off.test', auth: { type: 'passthrough' }, enabled: false }],
+      },
+      deny: { settings: { unmatched_host_policy: 'deny' } },
+    },
+    { upstreamCa: [upstreamCa.certPem] },
+  );
+  t.teardown(() => limited.stop());
+  const early = await rawUpstream(t, async (wire) => {
+    await wire.take('\r\n\r\n');
+    wire.send('HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig');
+    wire.socket.removeAllListeners('data');
+    wire.socket.pause();
+  });
+  const head = (host: string, framing: string, target = '/') =>
+    `POST ${target} HTTP/1.1\r\nHost: ${host}\r\n${framing}\r\n\r\n`;
+  const endless = 'Content-Length: 1000000000000';
+  const inTunnel = (vaultName: string, host: string) =>
+    tunnelWire(limited, vaultName, `${host}:${early.port}`);
+  const outside = async () => wireOf(await openProxy(limited));
+  const rows: [title: string, open: () => Promise<Wire>, sent: string, status: number][] = [
+    ['an upstream’s early 413', () => inTunnel('v1', name), head(name, endless), 413],
+    ['a host that the policy denies', () => inTunnel('deny', name), head(name, endless), 403],
+    ['a service that is off', () => inTunnel('v1', 'off.test'), head('off.test', endless), 403],
+    ['another host', () => inTunnel('v1', name), head('other.test', endless), 421],
+    ['another expectation', () => inTunnel('v1', name), head(name, `Expect: x\r\n${endless}`), 417],
+    ['two lengths', () => inTunnel('v1', name), head(name, `${endless}\r\n${endless}`), 400],
+    ['no token', outside, head(name, endless, `http://${name}/`), 407],
+    ['origin form on the proxy port', outside, head(name, endless), 400],
+    ['a CONNECT with a body', outside, `CONNECT ${name}:443 HTTP/1.1\r\nHost: x\r\n${endless}\r\n\r\n`, 400],
+  ];
+  // What lies in the buffers of two sockets on loopback is the kernel's, and may be some megabytes.
+  const most = 24 * 1024 * 1024;
+  await Promise.all(
+    rows.map(async ([title, open, sent, status]) => {
+      const client = await open();
+      client.send(sent);
+      const piece = Buffer.alloc(256 * 1024, '0');
+      let out = 0;
+      let closed = false;
+      client.socket.on('close', () => {
+        closed = true;
+      });
+      const pour = (): void => {
+        while (!closed && out < 8 * most) {
+          out += piece.length;
+          if (!client.socket.write(piece)) return;
+        }
+      };
+      client.socket.on('drain', pour);
+      pour();
+      t.equal((await nextAnswer(client)).status, status, title);
+      await eventually(() => closed, `${title}: the end of the connection`);
+      t.ok(out < most, `${title}: ${(out / 1024 / 1024).toFixed(1)} MiB went out`);
+    }),
+  );
+});
+
+/** A ClientHello (RFC 8446 4.1.2) with a server name (RFC 6066 3) and nothing else. */
+function helloFor(serverName: string): Buffer {
+  const sized = (bytes: number, content: Buffer) => {
+    const size = Buffer.alloc(bytes);
+    size.writeUIntBE(content.length, 0, bytes);
+    return Buffer.concat([size, content]);
+  };
+  const hex = (text: string) => Buffer.from(text, 'hex');
+  const names = sized(2, Buffer.concat([hex('00'), sized(2, Buffer.from(serverName))]));
+  const extension = Buffer.concat([hex('0000'), sized(2, names)]);
+  const body = Buffer.concat([hex(`0303${'00'.repeat(32)}00000213010100`), sized(2, extension)]);
+  return Buffer.concat([hex('160301'), sized(2, Buffer.concat([hex('01'), sized(3, body)]))]);
+}
+
+t.test('a handshake for another name: its connection is not read for ever', async (t) => {
+  const client = await openTunnel(at, 'v1', `${name}:443`);
+  const came = wireOf(client);
+  client.write(helloFor('evil.test'));
+  let closed = false;
+  client.on('close', () => {
+    closed = true;
+  });
+  const poke = setInterval(() => client.write('x'), 50);
+  t.teardown(() => clearInterval(poke));
+  const alert = Buffer.from(await came.take(7), 'latin1');
+  t.strictSame([alert[0], alert[6]], [21, 112], 'an alert: unrecognized_name');
+  await eventually(() => closed, 'the end of the connection');
+});
