@@ -233,5 +233,6 @@ export const operator = named(
 export const operators = whole({ operators: list(operator), you: text() });
 export const login = whole({ token: secret('opr'), expires_at: moment });
 export const loginLink = whole({ url: text(), expires_at: moment });
+export const loginCode = whole({ code: { type: 'string', pattern: '^[0-9]{6}$' }, expires_at: moment });
 export const keySource = whole({ source: { type: 'string', enum: ['file', 'password'] } });
 export const caRotation = whole({ sha256: text(), switches_at: moment });

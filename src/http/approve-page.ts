@@ -49,12 +49,12 @@ export function approvePageRoutes(front: FrontParts): Route[] {
     const signedIn = await currentOperator(front, incoming);
     const found = signedIn && (await vault.ask('proposal.review', { id, approvalHash: null }));
     const isOwn = signedIn && found?.ok && administers(signedIn.identity, found.value.vault);
-    if (linked === 'wrong' && !isOwn) return signedIn ? noProposal() : partOfLink(front, id);
+    if (linked === 'wrong' && !isOwn) return signedIn ? noProposal() : partOfLink(id);
     if (linked === 'over' && !isOwn) return over(front, id, signedIn !== null);
 
     const proposal = isOwn ? found.value : (linked as ProposalReview);
     const viewer: Viewer = !signedIn
-      ? { kind: 'visitor', byPassword: front.passwords !== undefined }
+      ? { kind: 'visitor' }
       : isOwn
         ? { kind: 'operator', signedIn }
         : { kind: 'other-operator', name: signedIn.identity.name };
@@ -95,11 +95,11 @@ async function over({ vault }: FrontParts, id: number, isSignedIn: boolean): Pro
 }
 
 /** Says the same whether or not there is such a proposal. */
-function partOfLink({ passwords }: FrontParts, id: number): Reply {
+function partOfLink(id: number): Reply {
   return pageReply(
     'Nothing to see yet',
     html`<p>This is only a part of a link. Open the whole link that the agent has given you, or sign in as an operator.</p>
-${signInForm(`/approve/${id}`, passwords !== undefined)}`,
+${signInForm(`/approve/${id}`)}`,
     404,
   );
 }

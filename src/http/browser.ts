@@ -5,13 +5,16 @@ import type { Incoming } from './incoming.ts';
 
 /**
  * What a browser's requests need beside a valid cookie, since it sends the cookie along with whatever a page makes it
- * send: a token that only our own pages have, and an `Origin` that is ours.
+ * send: a token that only our own pages have, and an `Origin` that is ours. Cookies know no port (RFC 6265 section 8.5), so
+ * that who listens on another one gets the cookie, and with it the token: for a change neither suffices, see `proof.ts`.
  */
 export interface Browser {
-  /** The CSRF token of a session, by the hash of its cookie. It is good for as long as this process and the session live. */
-  csrfToken(sessionHash: string): string;
+  /** The CSRF token of a session, by what names it. It is good for as long as this process and the session live. */
+  csrfToken(session: string): string;
   /** Refuses what doesn't bring the session's CSRF token. */
-  csrfProblem(sessionHash: string, given: string | undefined): Problem | null;
+  csrfProblem(session: string, given: string | undefined): Problem | null;
+  /** What may be the session's token in a request's cookies: pages of other ports can put more of its name there. */
+  sessionCookies(incoming: Incoming): readonly string[];
   /** Refuses a change that no page of ours asks for (RFC 6454 section 7). */
   originProblem(incoming: Incoming): Problem | null;
   /** `Set-Cookie` that signs in; null: that signs out (RFC 6265). Another cookie of ours, where `as` names it. */
@@ -24,6 +27,11 @@ interface CookieName {
 }
 
 const session: CookieName = { name: 'broker_session', path: '/' };
+/** Under TLS: nobody but this very host can set a cookie of such a name, and not without TLS (RFC 6265bis section 4.1.3.2). */
+const secureSession: CookieName = { name: '__Host-broker_session', path: '/' };
+
+/** More cookies of one name than anyone has by chance. */
+const maxCookies = 16;
 
 /** @param baseUrl what clients were told to use; it may differ from what this process listens on */
 export function createBrowser(baseUrl: string, isTls: boolean): Browser {
@@ -31,13 +39,18 @@ export function createBrowser(baseUrl: string, isTls: boolean): Browser {
   const publicOrigin = originOf(baseUrl);
   const isPublicTls = publicOrigin?.startsWith('https:') ?? false;
 
-  function csrfToken(sessionHash: string): string {
-    return createHmac('sha256', key).update(sessionHash).digest('base64url');
+  function csrfToken(session: string): string {
+    return createHmac('sha256', key).update(session).digest('base64url');
   }
 
   /** Behind something that does TLS, what comes by the public name came over TLS. */
   function isSecure(host: string): boolean {
     return isTls || (isPublicTls && originOf(`https://${host}`) === publicOrigin);
+  }
+
+  function sessionOf(incoming: Incoming): CookieName {
+    const [host = ''] = incoming.values('host');
+    return isSecure(host) ? secureSession : session;
   }
 
   /** The origins of our pages, as this request's sender sees them. */
@@ -48,8 +61,8 @@ export function createBrowser(baseUrl: string, isTls: boolean): Browser {
 
   return {
     csrfToken,
-    csrfProblem(sessionHash, given = '') {
-      const wanted = Buffer.from(csrfToken(sessionHash));
+    csrfProblem(session, given = '') {
+      const wanted = Buffer.from(csrfToken(session));
       const found = Buffer.from(given);
       if (found.length === wanted.length && timingSafeEqual(found, wanted)) return null;
       return problem('forbidden', given === '' ? noCsrf : oldCsrf);
@@ -60,7 +73,8 @@ export function createBrowser(baseUrl: string, isTls: boolean): Browser {
       if (origin !== null && ownOrigins(incoming).includes(origin)) return null;
       return problem('forbidden', foreignOrigin);
     },
-    setCookie(incoming, token, { name, path } = session) {
+    sessionCookies: (incoming) => cookiesOf(incoming, sessionOf(incoming).name).slice(0, maxCookies),
+    setCookie(incoming, token, { name, path } = sessionOf(incoming)) {
       const [host = ''] = incoming.values('host');
       const secure = isSecure(host) ? '; Secure' : '';
       const life = token === null ? '; Max-Age=0' : '';
@@ -69,8 +83,7 @@ export function createBrowser(baseUrl: string, isTls: boolean): Browser {
   };
 }
 
-const noCsrf =
-  'A change that a cookie signs needs the CSRF token: in the header X-CSRF-Token, or in the field csrf of a form.';
+const noCsrf = 'The form lacks its token, the field csrf. Load the page anew and try again.';
 const oldCsrf =
   'The page was made before you signed in, or before the broker started. Load it anew and try again.';
 const foreignOrigin =
@@ -82,23 +95,20 @@ function originOf(url: string): string | null {
   return target && `${target.scheme}://${target.authority.host}:${target.authority.port}`;
 }
 
-/** The session token in a request's cookies. */
-export function sessionCookie(incoming: Incoming): string | null {
-  return cookieOf(incoming, session.name);
+/** A cookie of a request. Where there are several of its name none counts: a neighbour may have put one there. */
+export function cookieOf(incoming: Incoming, name: string): string | null {
+  const found = cookiesOf(incoming, name);
+  return found.length === 1 ? found[0] : null;
 }
 
-/**
- * A cookie of a request. Where there are several of its name none counts: a neighbour on the same domain may have put
- * one there.
- */
-export function cookieOf(incoming: Incoming, name: string): string | null {
-  const found = incoming
+function cookiesOf(incoming: Incoming, name: string): string[] {
+  return incoming
     .values('cookie')
     .flatMap((header) => header.split(';'))
     .map((pair) => pair.trim())
-    .filter((pair) => pair.startsWith(`${name}=`));
-  const [value] = found.map((pair) => pair.slice(name.length + 1));
-  return found.length === 1 && value !== '' ? value : null;
+    .filter((pair) => pair.startsWith(`${name}=`))
+    .map((pair) => pair.slice(name.length + 1))
+    .filter((value) => value !== '');
 }
 
 /** A path of this server to go on to, or null: what a browser would take for another host's address is none. */

@@ -2,7 +2,7 @@ import type { Ref } from '../actors/core/protocol.ts';
 import { type Problem, problem, type Result, refuse } from '../actors/vault/problem.ts';
 import type { Identity, VaultProtocol } from '../actors/vault/protocol.ts';
 import { hashToken, tokenKind } from '../actors/vault/token.ts';
-import { sessionCookie } from './browser.ts';
+import type { Browser } from './browser.ts';
 import type { Failed } from './guard.ts';
 import type { Incoming } from './incoming.ts';
 
@@ -22,12 +22,12 @@ export interface Caller {
  * @throws {ActorError} (as a rejection) where the vault doesn't answer
  */
 export async function identify(
-  vault: Ref<VaultProtocol>,
+  { vault, browser }: Parts,
   incoming: Incoming,
   failed: Failed,
 ): Promise<Result<Caller>> {
   const given = incoming.values('authorization');
-  if (given.length === 0) return identifyByCookie(vault, incoming);
+  if (given.length === 0) return identifyByCookie({ vault, browser }, incoming);
   const token = given.length === 1 ? /^bearer +([!-~]+)$/i.exec(given[0])?.[1] : undefined;
   // A mistyped or foreign token is nobody's by its checksum alone.
   if (token !== undefined && tokenKind(token) !== null) {
@@ -38,28 +38,39 @@ export async function identify(
   return { ok: false, problem: failed(problem('unauthorized')) };
 }
 
+interface Parts {
+  readonly vault: Ref<VaultProtocol>;
+  readonly browser: Browser;
+}
+
 /** A cookie that has expired isn't counted: a page that is left open would shut its operator out. */
-async function identifyByCookie(vault: Ref<VaultProtocol>, incoming: Incoming): Promise<Result<Caller>> {
-  if (sessionCookie(incoming) === null) return refuse('unauthorized');
-  const found = await operatorByCookie(vault, incoming);
+async function identifyByCookie(parts: Parts, incoming: Incoming): Promise<Result<Caller>> {
+  if (parts.browser.sessionCookies(incoming).length === 0) return refuse('unauthorized');
+  const found = await operatorByCookie(parts, incoming);
   if (found === null) return refuse('unauthorized', 'You are signed out. Sign in again.');
   return { ok: true, value: { ...found, byCookie: true } };
 }
 
 /**
- * The operator whose browser sends a request, and the hash of the cookie; null: nobody is signed in.
+ * The operator whose browser sends a request, and the hash of the cookie; null: nobody is signed in. What isn't a session
+ * beside the one that is doesn't count; of two that are none does, since somebody else has put one of them there.
  *
  * @throws {ActorError} (as a rejection) where the vault doesn't answer
  */
 export async function operatorByCookie(
-  vault: Ref<VaultProtocol>,
+  { vault, browser }: Parts,
   incoming: Incoming,
 ): Promise<{ readonly identity: Identity & { kind: 'operator' }; readonly hash: string } | null> {
-  const cookie = sessionCookie(incoming);
-  if (cookie === null || tokenKind(cookie) !== 'operator') return null;
-  const hash = hashToken(cookie);
-  const identity = await vault.ask('identify', { hash });
-  return identity?.kind === 'operator' && identity.via === 'cookie' ? { identity, hash } : null;
+  const tokens = browser.sessionCookies(incoming).filter((each) => tokenKind(each) === 'operator');
+  const found = await Promise.all(
+    [...new Set(tokens)].map(async (token) => {
+      const hash = hashToken(token);
+      const identity = await vault.ask('identify', { hash });
+      return identity?.kind === 'operator' && identity.via === 'cookie' ? [{ identity, hash }] : [];
+    }),
+  );
+  const [one, ...others] = found.flat();
+  return one !== undefined && others.length === 0 ? one : null;
 }
 
 /** As changes and events name whom they are of. */

@@ -8,6 +8,7 @@ import { createPipeline } from './pipeline.ts';
 import type { Reply } from './reply.ts';
 import { frontRoutes } from './routes.ts';
 import { listen } from './server.ts';
+import { createSignatures } from './signature.ts';
 
 export interface Front {
   readonly port: number;
@@ -45,7 +46,8 @@ export async function startFront(options: FrontOptions): Promise<Front> {
   const baseUrl = options.address.baseUrl?.replace(/\/+$/, '') ?? originOf(host, server.port, tls !== null);
   const browser = createBrowser(baseUrl, tls !== null);
   const history = createHistory(health.stats, clock);
-  answer = createPipeline(options, frontRoutes({ ...options, baseUrl, held, browser, history }), browser);
+  const parts = { ...options, baseUrl, held, browser, signatures: createSignatures(clock), history };
+  answer = createPipeline(options, frontRoutes(parts), browser);
 
   let closed: Promise<void> | undefined;
 

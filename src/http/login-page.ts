@@ -2,13 +2,15 @@ import { type Problem, problem, type Result, statusOf } from '../actors/vault/pr
 import { Secret } from '../actors/vault/secret.ts';
 import { hashToken, tokenKind } from '../actors/vault/token.ts';
 import { localPath } from './browser.ts';
-import { readForm } from './form.ts';
+import { actorOf } from './caller.ts';
+import { type Form, readForm } from './form.ts';
 import { html } from './html.ts';
 import { loginQuery } from './operator-schemas.ts';
 import { pageReply } from './page-frame.ts';
 import { nextField, signInForm } from './pages/sign-in-form.ts';
 import { passwordProblemOf } from './password-check.ts';
-import { type Reply, redirect } from './reply.ts';
+import { newKeyOf, signerOf } from './proof.ts';
+import { json, type Reply, redirect } from './reply.ts';
 import { type Call, type Route, route } from './route.ts';
 import type { FrontParts } from './routes.ts';
 import { csrfField, currentOperator, type SignedIn, signedForm } from './sign-in.ts';
@@ -21,16 +23,18 @@ const formLimit = 8192;
  * preview of it can use it up: the page that it leads to has a button.
  */
 export function loginPageRoutes(front: FrontParts): Route[] {
-  const { vault, browser, passwords } = front;
+  const { vault, browser, signatures } = front;
   const open = { auth: 'none', vault: 'none' } as const;
 
-  /** The cookie of the operator that the form is of. */
-  async function signIn(call: Call, fields: ReadonlyMap<string, string>): Promise<Result<Secret>> {
+  /** The cookie of the operator that the form is of. The key that has signed the form signs this session's changes. */
+  async function signIn(call: Call, fields: Form): Promise<Result<Secret>> {
     const token = fields.get('token');
+    const originKey = newKeyOf(front, call, fields);
     if (token !== undefined) {
       const isToken = tokenKind(token) === 'operator';
       const by = { ...call.by, actor: 'login-link' };
-      const used = isToken ? await vault.ask('operator.redeemLink', { hash: hashToken(token), by }) : null;
+      const hash = hashToken(token);
+      const used = isToken ? await vault.ask('operator.redeemLink', { hash, originKey, by }) : null;
       if (used?.ok) return { ok: true, value: used.value.token };
       return { ok: false, problem: call.failed(used?.problem ?? problem('gone', deadLink)) };
     }
@@ -41,7 +45,7 @@ export function loginPageRoutes(front: FrontParts): Route[] {
     });
     if (wrong) return { ok: false, problem: wrong };
     const by = { ...call.by, actor: `operator:${name}`, label: name };
-    const made = await vault.ask('operator.signIn', { name, kind: 'cookie', by });
+    const made = await vault.ask('operator.signIn', { name, kind: 'cookie', originKey, by });
     return made.ok ? { ok: true, value: made.value.token } : made;
   }
 
@@ -50,30 +54,50 @@ export function loginPageRoutes(front: FrontParts): Route[] {
       const next = localPath(query.next);
       if (query.token !== undefined) return linkPage(query.token, next);
       const signedIn = await currentOperator(front, incoming);
-      return signedIn
-        ? signedInPage(signedIn, next)
-        : loginPage({ next, byPassword: passwords !== undefined });
+      return signedIn ? signedInPage(signedIn, next) : loginPage({ next });
     }),
 
     route('POST', '/login', open, async (call) => {
       const foreign = browser.originProblem(call.incoming);
-      if (foreign) return loginPage({ next: null, byPassword: passwords !== undefined, refusal: foreign });
+      if (foreign) return loginPage({ next: null, refusal: foreign });
       const form = await readForm(call.incoming, formLimit);
       if (!form.ok) return form.problem;
       const next = localPath(form.value.get('next'));
       const cookie = await signIn(call, form.value);
       if (!cookie.ok) {
         const name = form.value.get('name');
-        return loginPage({ next, byPassword: passwords !== undefined, refusal: cookie.problem, name });
+        return loginPage({ next, refusal: cookie.problem, name });
       }
       const headers = { 'set-cookie': browser.setCookie(call.incoming, cookie.value.reveal()) };
       return redirect(next ?? '/', headers);
     }),
 
+    // What the script of our pages signs next.
+    route('GET', '/login/challenge', open, () => json({ challenge: signatures.challenge() })),
+
+    // Another cookie for the session that the browser's key is bound to: pages of other ports can overwrite cookies.
+    route('POST', '/login/resume', open, async (call) => {
+      const foreign = browser.originProblem(call.incoming);
+      if (foreign) return foreign;
+      const form = await readForm(call.incoming, formLimit);
+      if (!form.ok) return form.problem;
+      const signer = await signerOf(front, call, form.value);
+      const originKey = signer?.use() ? signer.identity.originKey : undefined;
+      if (!signer || originKey === undefined)
+        return problem('unauthorized', 'You are signed out. Sign in again.');
+      const by = { ...call.by, actor: actorOf(signer.identity), label: signer.identity.name };
+      const resumed = await vault.ask('operator.resume', { originKey, by });
+      if (!resumed.ok) return resumed.problem;
+      const cookie = browser.setCookie(call.incoming, resumed.value.token.reveal());
+      return { status: 204, headers: { 'set-cookie': cookie }, body: '' };
+    }),
+
     route('POST', '/logout', open, async (call) => {
       const signed = await signedForm(front, call, formLimit);
-      // Who is signed out already has what they ask for; another site's page doesn't get that far.
-      if (!signed.ok && signed.problem.code !== 'unauthorized') return refusalPage(signed.problem);
+      // Who is signed out already has what they ask for; another site's page doesn't get that far. And who doesn't
+      // prove that it is they is signed out of this browser: that takes nothing from anybody else.
+      const isHere = !signed.ok && (signed.problem.code === 'unauthorized' || signed.page !== undefined);
+      if (!signed.ok && !isHere) return refusalPage(signed.problem);
       if (signed.ok) {
         const { signedIn, by } = signed.value;
         const out = await vault.ask('operator.signOut', { hash: signedIn.hash, by });
@@ -101,16 +125,15 @@ function linkPage(token: string, next: string | null): Reply {
 
 interface LoginPage {
   readonly next: string | null;
-  readonly byPassword: boolean;
   readonly refusal?: Problem;
   /** As it was given before. */
   readonly name?: string;
 }
 
-function loginPage({ next, byPassword, refusal, name }: LoginPage): Reply {
+function loginPage({ next, refusal, name }: LoginPage): Reply {
   const content = html`${refusal ? html`<div class="warning" role="alert"><p>${refusal.message}</p></div>` : null}
 <p>Sign in as an operator, to decide proposals and to change vaults.</p>
-${signInForm(next, byPassword, name)}`;
+${signInForm(next, name)}`;
   return refused(pageReply('Sign in', content, refusal ? statusOf(refusal.code) : 200), refusal);
 }
 

@@ -23,6 +23,12 @@ export function loginRoutes(front: FrontParts): Route[] {
       ),
     ),
 
+    route('POST', '/v1/login-codes', signedIn, async ({ identity: { name }, by }) =>
+      replyTo(await vault.ask('operator.code', { name, by }), ({ code, expires_at }) =>
+        json({ code: code.reveal(), expires_at }, 201),
+      ),
+    ),
+
     route('POST', '/v1/login', { auth: 'none', vault: 'none', body: loginBody, bodyLimit }, async (call) => {
       const wrong = await passwordProblemOf(front, call, call.body);
       if (wrong) return wrong;

@@ -50,7 +50,7 @@ function openapi(routes: readonly Route[], baseUrl: string): Json {
           type: 'apiKey',
           in: 'cookie',
           name: 'broker_session',
-          description: 'Of a signed-in operator. Changes need the header X-CSRF-Token too.',
+          description: 'Of a signed-in operator. It is for reading: it changes nothing.',
         },
       },
       schemas: { ...schemas, Problem: problemSchema },
@@ -78,7 +78,7 @@ function describe(from: Route, operation: Operation, share: (schema: Schema) => 
   return {
     operationId: operationId(from),
     summary: about,
-    ...(from.auth === 'none' ? { security: [] } : { security: security[from.auth] }),
+    security: securityOf(from),
     parameters: [...headerParameters(from), ...queryParameters(from, share)],
     ...(from.body && {
       requestBody: {
@@ -97,11 +97,17 @@ function headersOf(headers: Readonly<Record<string, string>>, required: boolean)
   ]);
 }
 
-const security: Readonly<Record<Exclude<Auth, 'none'>, readonly object[]>> = {
+const security: Readonly<Record<Auth, readonly object[]>> = {
+  none: [],
   agent: [{ agent: [] }],
-  operator: [{ operator: [] }, { browser: [] }],
-  any: [{ agent: [] }, { operator: [] }, { browser: [] }],
+  operator: [{ operator: [] }],
+  any: [{ agent: [] }, { operator: [] }],
 };
+
+function securityOf({ auth, method }: Route): readonly object[] {
+  const isReadByOperators = method === 'GET' && (auth === 'operator' || auth === 'any');
+  return isReadByOperators ? [...security[auth], { browser: [] }] : security[auth];
+}
 
 /** `POST /v1/proposals/{id}/approve` to `postProposalsIdApprove`. */
 function operationId({ method, path }: Route): string {

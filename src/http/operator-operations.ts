@@ -33,6 +33,11 @@ export const operatorOperations: Operations = {
     about: 'A link that signs a browser in as this operator: good for 10 minutes, and once.',
     answers: { 201: answers.loginLink },
   },
+  'POST /v1/login-codes': {
+    about:
+      'Six digits by which this operator proves one change in a browser: good for 2 minutes, and once. They replace the ones before.',
+    answers: { 201: answers.loginCode },
+  },
 
   'PUT /v1/master-password': {
     about: 'Set, change or, without `new`, remove the master password. Owners only.',

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { type Problem, problem, type Result, refuse } from '../actors/vault/problem.ts';
+import { problem, type Result, refuse } from '../actors/vault/problem.ts';
 import type { By } from '../actors/vault/protocol.ts';
 import { createApiRate } from './api-rate.ts';
 import type { Browser } from './browser.ts';
@@ -60,13 +60,12 @@ export function createPipeline(
   ): Promise<Result<Call>> {
     let caller: Caller | null = null;
     if (route.auth !== 'none') {
-      const known = await identify(options.vault, incoming, failed);
+      const known = await identify({ vault: options.vault, browser }, incoming, failed);
       if (!known.ok) return known;
       caller = known.value;
       const often = rate.ofCaller(caller.identity);
       if (often) return { ok: false, problem: often };
-      const forged = caller.byCookie ? forgeryProblem(incoming, caller.hash) : null;
-      if (forged) return { ok: false, problem: forged };
+      if (caller.byCookie && !isRead(incoming)) return refuse('forbidden', cookieAlone);
     } else if (!route.unlimited) {
       const often = rate.ofAddress(incoming.peer);
       if (often && !(await isOperators(incoming))) return { ok: false, problem: often };
@@ -96,15 +95,8 @@ export function createPipeline(
 
   /** An address that asks too often may be an agent's beside its operator: whose browser is signed in goes on. */
   async function isOperators(incoming: Incoming): Promise<boolean> {
-    const operator = await operatorByCookie(options.vault, incoming);
+    const operator = await operatorByCookie({ vault: options.vault, browser }, incoming);
     return operator !== null && rate.ofCaller(operator.identity) === null;
-  }
-
-  /** What a browser sends with a cookie may be another site's doing, unless it only reads. */
-  function forgeryProblem(incoming: Incoming, hash: string): Problem | null {
-    if (incoming.method === 'GET' || incoming.method === 'HEAD') return null;
-    const [csrf] = incoming.values('x-csrf-token');
-    return browser.originProblem(incoming) ?? browser.csrfProblem(hash, csrf);
   }
 
   return async (incoming) => {
@@ -115,6 +107,13 @@ export function createPipeline(
   };
 }
 
+/** All that a cookie is good for here: whoever listens on another port of this host has it, too. */
+function isRead({ method }: Incoming): boolean {
+  return method === 'GET' || method === 'HEAD';
+}
+
+const cookieAlone =
+  'A cookie changes nothing here: it may be in other hands. Use the pages of the console, or send an operator token as Authorization: Bearer.';
 const otherHost =
   'The Host header names another host than this broker has. Use the address that you were given, or have the operator add the name with --public-url.';
 

@@ -23,6 +23,7 @@ import { proposalRoutes } from './proposals.ts';
 import type { Route } from './route.ts';
 import { serviceRoutes } from './services.ts';
 import { sessionRoutes } from './sessions.ts';
+import type { Signatures } from './signature.ts';
 import { vaultRoutes } from './vaults.ts';
 
 /** What handlers work with. */
@@ -30,6 +31,7 @@ export interface FrontParts extends FrontOptions {
   readonly baseUrl: string;
   readonly held: Held;
   readonly browser: Browser;
+  readonly signatures: Signatures;
   readonly history: History;
 }
 

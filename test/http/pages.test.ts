@@ -22,6 +22,7 @@ import { serviceTemplates, templateDomains } from '../../src/http/pages/template
 import type { Route } from '../../src/http/route.ts';
 import { type FrontParts, frontRoutes } from '../../src/http/routes.ts';
 import { manualClock } from '../support/manual-clock.ts';
+import { originKey } from '../support/origin-key.ts';
 import { by, startBroker, type TestBroker } from './start-front.ts';
 
 /** Markup as somebody reads it. */
@@ -399,8 +400,11 @@ function example({ path }: Route): string {
 
 const formType = 'application/x-www-form-urlencoded';
 
+/** The key of the browser that is signed in by `cookieOf`. */
+const own = originKey();
+
 async function cookieOf(broker: TestBroker, name = 'owner'): Promise<string> {
-  const made = await broker.vault.ask('operator.signIn', { name, kind: 'cookie', by });
+  const made = await broker.vault.ask('operator.signIn', { name, kind: 'cookie', originKey: own.key, by });
   return `broker_session=${made.ok ? made.value.token.reveal() : ''}`;
 }
 
@@ -484,8 +488,13 @@ function visitor(broker: TestBroker, cookie: string) {
     const found = text.matchAll(/type="hidden" name="(csrf|seen)" value="([^"]*)"/g);
     return Object.fromEntries([...found].map(([, name, value]) => [name, value]));
   }
-  function post(path: string, fields: Readonly<Record<string, string>>) {
-    const body = new URLSearchParams(fields).toString();
+  /** The fields as the script of our pages signs them. */
+  async function signed(path: string, fields: Readonly<Record<string, string>>) {
+    const { challenge } = (await see('/login/challenge')).json;
+    return { ...fields, ...own.sign(path, challenge, fields) };
+  }
+  async function post(path: string, fields: Readonly<Record<string, string>>) {
+    const body = new URLSearchParams(await signed(path, fields)).toString();
     return broker.ask('POST', path, {
       body,
       headers: { cookie, origin: broker.baseUrl, 'content-type': formType },
@@ -494,6 +503,7 @@ function visitor(broker: TestBroker, cookie: string) {
   return {
     see,
     hidden,
+    signed,
     /** Sends the fields with the hidden ones of a page. */
     send: async (path: string, fields: Readonly<Record<string, string>>, from = path) =>
       post(path, { ...(await hidden(from)), ...fields }),
@@ -505,7 +515,7 @@ t.test('two answers at the same moment: one counts, and the other is told (APR-0
   t.teardown(broker.stop);
   const token = await broker.session();
   const cookie = await cookieOf(broker);
-  const { see, hidden } = visitor(broker, cookie);
+  const { see, hidden, signed } = visitor(broker, cookie);
   for (let id = 1; id <= 20; id++) {
     const key = `KEY_${id}`;
     const made = await broker.ask('POST', '/v1/proposals', {
@@ -520,7 +530,7 @@ t.test('two answers at the same moment: one counts, and the other is told (APR-0
     // On connections that are open already, so that both come in the same moment.
     const send = async (more: Record<string, string>) => {
       const headers = { cookie, origin: broker.baseUrl };
-      const body = new URLSearchParams({ ...fields, ...more });
+      const body = new URLSearchParams(await signed(path, { ...fields, ...more }));
       const init = { method: 'POST', headers, body, redirect: 'manual' } as const;
       return (await fetch(broker.baseUrl + path, init)).headers.get('location');
     };

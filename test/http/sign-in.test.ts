@@ -2,9 +2,10 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
-import { createBrowser, localPath, sessionCookie } from '../../src/http/browser.ts';
+import { createBrowser, localPath } from '../../src/http/browser.ts';
 import { readForm } from '../../src/http/form.ts';
 import type { Incoming } from '../../src/http/incoming.ts';
+import { originKey } from '../support/origin-key.ts';
 import { by, startBroker, type TestBroker } from './start-front.ts';
 
 const right = 'correct horse battery';
@@ -14,6 +15,7 @@ type Fields = Readonly<Record<string, string>>;
 /** A browser: a cookie jar of one, and forms as it sends them. */
 function browserOf(broker: TestBroker, origin = `http://127.0.0.1:${broker.port}`) {
   let cookie = '';
+  const own = originKey();
   async function ask(method: string, path: string, headers: Fields, body?: string) {
     const all = { ...(cookie !== '' && { cookie }), ...headers };
     const answer = await broker.ask(method, path, { body, headers: all });
@@ -32,6 +34,12 @@ function browserOf(broker: TestBroker, origin = `http://127.0.0.1:${broker.port}
     post: (path: string, fields: Fields, headers: Fields = {}) => {
       const form = { origin, 'content-type': 'application/x-www-form-urlencoded', ...headers };
       return ask('POST', path, form, new URLSearchParams(fields).toString());
+    },
+    own,
+    /** Signs a form as the script of our pages does, and sends it. */
+    async signed(path: string, fields: Fields, headers: Fields = {}) {
+      const { challenge } = (await ask('GET', '/login/challenge', {})).json;
+      return this.post(path, { ...fields, ...own.sign(path, challenge, fields) }, headers);
     },
     api: (method: string, path: string, body: unknown, headers: Fields = {}) =>
       ask(method, path, { origin, 'content-type': 'application/json', ...headers }, JSON.stringify(body)),
@@ -259,62 +267,46 @@ t.test('by name and password, to a local page only, and out again', async (t) =>
     '/x',
   );
 
-  const { cookie } = browser;
   t.equal((await browser.post('/logout', { csrf: 'wrong' })).status, 403);
   t.equal((await browser.get('/v1/vaults')).status, 200, 'still signed in');
-  const out = await browser.post('/logout', { csrf: await browser.csrf() });
-  t.match([out.status, out.headers.location], [303, '/login']);
-  t.match(out.set, /^broker_session=; .*Max-Age=0/);
+  const { cookie } = browser;
+  const here = await browser.post('/logout', { csrf: await browser.csrf() });
+  t.match([here.status, here.headers.location], [303, '/login']);
+  t.match(here.set, /^broker_session=; .*Max-Age=0/);
+  browser.cookie = cookie;
+  t.equal((await browser.get('/v1/vaults')).status, 200, 'who has but the cookie ends no session');
+  const proof = { 'proof.password': right };
+  t.equal((await browser.post('/logout', { csrf: await browser.csrf(), ...proof })).status, 303);
   browser.cookie = cookie;
   t.equal((await browser.get('/v1/vaults')).status, 401, 'the cookie is worth nothing any more');
   t.equal((await browser.post('/logout', {})).status, 303, 'who is out stays out');
+
+  await browser.signed('/login', { name: 'owner', password: right });
+  const signed = browser.cookie;
+  t.equal((await browser.signed('/logout', { csrf: await browser.csrf() })).status, 303);
+  browser.cookie = signed;
+  t.equal((await browser.get('/v1/vaults')).status, 401, 'nor is one whose form was signed');
 });
 
-t.test('the API by a cookie: only for pages of ours, only with their CSRF token', async (t) => {
+t.test('the API by a cookie: to read, and for nothing else', async (t) => {
   const broker = await startBroker();
   t.teardown(broker.stop);
   const browser = browserOf(broker);
-  await browser.post('/login', { token: tokenIn(await newLink(broker)) });
-  const csrf = await browser.csrf();
-  const good = { 'x-csrf-token': csrf };
+  await browser.signed('/login', { token: tokenIn(await newLink(broker)) });
+  const good = { 'x-csrf-token': await browser.csrf() };
+  t.equal((await browser.get('/v1/vaults')).status, 200);
   const make = (headers: Fields, name = 'no') => browser.api('POST', '/v1/vaults', { name }, headers);
-  t.equal((await browser.get('/v1/vaults')).status, 200, 'reading needs no more');
-  t.equal((await make(good, 'yes')).status, 201);
-
-  const foreign = browserOf(broker);
-  await foreign.post('/login', { token: tokenIn(await newLink(broker)) });
-  const cases: [string, Fields][] = [
-    ['no token', {}],
-    ['a wrong token', { 'x-csrf-token': `${csrf.slice(0, -1)}!` }],
-    ['the token of another session', { 'x-csrf-token': await foreign.csrf() }],
-    ['another origin', { ...good, origin: 'http://evil.example' }],
-    ['another port', { ...good, origin: `http://127.0.0.1:${broker.port + 1}` }],
-    ['another scheme', { ...good, origin: `https://127.0.0.1:${broker.port}` }],
-    ['an origin that hides', { ...good, origin: 'null' }],
-    ['our name with a tail', { ...good, origin: `http://127.0.0.1:${broker.port}.evil.example` }],
-    ['our name as a user', { ...good, origin: `http://127.0.0.1:${broker.port}@evil.example` }],
-    ['no origin', { ...good, origin: '' }],
-  ];
-  for (const [about, headers] of cases) t.equal((await make(headers)).status, 403, about);
+  t.match(await make(good), { status: 403, json: { error: 'forbidden', message: /cookie/ } });
   for (const [method, path] of [
     ['DELETE', '/v1/vaults/yes?confirm=yes'],
     ['PATCH', '/v1/vaults/yes'],
     ['PUT', '/v1/operators/owner/password'],
     ['POST', '/v1/logout'],
+    ['POST', '/v1/login-links'],
+    ['POST', '/v1/login-codes'],
   ]) {
-    t.equal((await browser.api(method, path, {})).status, 403, `${method} ${path}`);
+    t.equal((await browser.api(method, path, {}, good)).status, 403, `${method} ${path}`);
   }
-  t.same(
-    (await browser.get('/v1/vaults')).json.vaults.map(({ name }: { name: string }) => name),
-    ['default', 'yes'],
-  );
-
-  const twice = { cookie: `${browser.cookie}; ${foreign.cookie}` };
-  t.equal(
-    (await browser.get('/v1/vaults', twice)).status,
-    401,
-    'one of two cookies was put there by somebody else',
-  );
   const bearer = await broker.ask('GET', '/v1/vaults', {
     headers: { cookie: `broker_session=${broker.operator}` },
   });
@@ -328,10 +320,137 @@ t.test('the API by a cookie: only for pages of ours, only with their CSRF token'
     headers: { cookie: browser.cookie },
   });
   t.equal(both.status, 401, 'a header that is there counts');
+  t.equal((await make({ authorization: `Bearer ${broker.operator}`, origin: '' }, 'by-token')).status, 201);
+});
+
+t.test('a form: only from a page of ours, with its token, and proved', async (t) => {
+  const broker = await startBroker();
+  t.teardown(broker.stop);
+  await broker.ask('PUT', '/v1/operators/owner/password', {
+    token: broker.operator,
+    body: { password: right },
+  });
+  const browser = browserOf(broker);
+  await browser.signed('/login', { token: tokenIn(await newLink(broker)) });
+  const foreign = browserOf(broker);
+  await foreign.signed('/login', { token: tokenIn(await newLink(broker)) });
+  const csrf = await browser.csrf();
+  let made = 0;
+  const fields = () => ({ csrf, name: `v${++made}` });
+  const names = async () => (await browser.get('/v1/vaults')).json.vaults.length;
+  const challenge = async () => (await browser.get('/login/challenge')).json.challenge;
+  const code = async () =>
+    (await broker.ask('POST', '/v1/login-codes', { token: broker.operator })).json.code;
+
+  t.equal((await browser.signed('/vaults', fields())).status, 303, 'signed');
   t.equal(
-    (await make({ ...good, authorization: `Bearer ${broker.operator}`, origin: '' }, 'by-token')).status,
-    201,
+    (await browser.post('/vaults', { ...fields(), 'proof.password': right })).status,
+    303,
+    'by password',
   );
+  const digits = await code();
+  t.equal((await browser.post('/vaults', { ...fields(), 'proof.code': digits })).status, 303, 'by code');
+  t.equal(await names(), 4);
+
+  const origin = `http://127.0.0.1:${broker.port}`;
+  const cases: [string, Fields][] = [
+    ['another origin', { origin: 'http://evil.example' }],
+    ['another port', { origin: `http://127.0.0.1:${broker.port + 1}` }],
+    ['another scheme', { origin: `https://127.0.0.1:${broker.port}` }],
+    ['an origin that hides', { origin: 'null' }],
+    ['our name with a tail', { origin: `${origin}.evil.example` }],
+    ['our name as a user', { origin: `${origin}@evil.example` }],
+    ['no origin', { origin: '' }],
+  ];
+  for (const [about, headers] of cases)
+    t.equal((await browser.signed('/vaults', fields(), headers)).status, 403, about);
+  for (const wrong of ['', `${csrf.slice(0, -1)}!`, await foreign.csrf()])
+    t.equal(
+      (await browser.signed('/vaults', { ...fields(), csrf: wrong })).status,
+      403,
+      `the token ${wrong}`,
+    );
+
+  // The attacker has the cookie, and all that the page shows.
+  const sent = fields();
+  const good = { ...sent, ...browser.own.sign('/vaults', await challenge(), sent) };
+  const other = fields();
+  const stolen: [string, Fields][] = [
+    ['nothing else', fields()],
+    ['another’s key', { ...other, ...foreign.own.sign('/vaults', await challenge(), other) }],
+    ['a signature of another form', { ...good, name: 'other' }],
+    ['of fewer fields', { ...good, more: 'x' }],
+    ['of another path', { ...other, ...browser.own.sign('/agents', await challenge(), other) }],
+    ['of a challenge that isn’t ours', { ...other, ...browser.own.sign('/vaults', 'abc-def-0123', other) }],
+    ['a code that was used', { ...fields(), 'proof.code': digits }],
+    ['a wrong password', { ...fields(), 'proof.password': 'wrong' }],
+    ['no signature', { ...fields(), 'proof.signature': `${browser.own.key}.x.${'A'.repeat(86)}` }],
+  ];
+  for (const [about, form] of stolen) {
+    const answer = await browser.post('/vaults', form);
+    t.match([answer.status, answer.text], [403, /Show that it is you/], about);
+  }
+  t.equal(await names(), 4);
+  t.equal((await browser.post('/vaults', good)).status, 303, 'the signature was good');
+  t.equal((await browser.post('/vaults', good)).status, 409, 'once');
+  t.equal(await names(), 5);
+
+  // Asked again: what was typed is there, a value isn't.
+  const typed = { csrf, key: 'KEY_TYPED', 'value.new': 'never-shown' };
+  const again = await browser.post('/vaults/default/credentials', typed);
+  t.match(again.text, /name="key" value="KEY_TYPED".*name="value.new".*current-password.*one-time-code/s);
+  t.notMatch(again.text, 'never-shown');
+
+  // A code: five wrong ones void it, and the next one replaces it.
+  const old = await code();
+  const voided = await code();
+  t.equal((await browser.post('/vaults', { ...fields(), 'proof.code': old })).status, 403, 'replaced');
+  const wrong = voided === '000000' ? '000001' : '000000';
+  for (let i = 0; i < 4; i++) await browser.post('/vaults', { ...fields(), 'proof.code': wrong });
+  t.equal((await browser.post('/vaults', { ...fields(), 'proof.code': voided })).status, 403, 'voided');
+  t.equal(await names(), 5);
+  const records = JSON.stringify(broker.records) + broker.log.join();
+  t.notMatch(records, new RegExp(`"(${digits}|${voided})"|${right}|never-shown`));
+});
+
+t.test('a cookie that another port has overwritten: the session is still there', async (t) => {
+  const broker = await startBroker();
+  t.teardown(broker.stop);
+  const browser = browserOf(broker);
+  await browser.signed('/login', { token: tokenIn(await newLink(broker)) });
+  const [csrf, stolen] = [await browser.csrf(), browser.cookie];
+  const lists = async () => (await browser.get('/v1/vaults')).status;
+  browser.cookie = `${stolen}; broker_session=x`;
+  t.equal(await lists(), 200, 'what isn’t a session beside it doesn’t count');
+  const foreign = browserOf(broker);
+  await foreign.signed('/login', { token: tokenIn(await newLink(broker)) });
+  browser.cookie = `${stolen}; ${foreign.cookie}`;
+  t.equal(await lists(), 401, 'of two sessions none does');
+  browser.cookie = 'broker_session=x';
+  t.equal(await lists(), 401);
+  t.equal(
+    (await browser.signed('/vaults', { csrf, name: 'signed' })).status,
+    303,
+    'a signed form needs none',
+  );
+  t.equal((await browser.post('/login/resume', {})).status, 401);
+  t.equal((await browser.signed('/login/resume', {}, { origin: 'http://127.0.0.1:1' })).status, 403);
+  t.equal((await browserOf(broker).signed('/login/resume', {})).status, 401, 'another browser');
+  t.equal((await browser.signed('/login/resume', {})).status, 204);
+  t.equal(await lists(), 200);
+  t.not(browser.cookie, stolen);
+  t.equal(
+    (await browser.signed('/vaults', { csrf, name: 'still' })).status,
+    303,
+    'pages that are open go on',
+  );
+  browser.cookie = stolen;
+  t.equal(await lists(), 401, 'who has the old one has nothing');
+
+  // Signed in anew with the same key, and out: nothing older comes back.
+  await browser.signed('/login', { token: tokenIn(await newLink(broker)) });
+  await browser.signed('/logout', { csrf: await browser.csrf() });
+  t.equal((await browser.signed('/login/resume', {})).status, 401);
 });
 
 t.test('an old cookie is refused, and not counted', async (t) => {
@@ -382,7 +501,7 @@ t.test('behind something that does TLS: Secure by the public name, and its Origi
   );
   const browser = browserOf(broker, 'https://broker.example');
   const answer = await browser.post('/login', { token: tokenIn(link) }, { host: 'broker.example' });
-  t.match([answer.status, answer.set], [303, /; Secure$/]);
+  t.match([answer.status, answer.set], [303, /^__Host-broker_session=brk_\w+; Path=\/; .*; Secure$/]);
   const local = browserOf(broker);
   const plain = await local.post('/login', { token: tokenIn(await newLink(broker)) });
   t.equal(plain.status, 303);
@@ -421,18 +540,31 @@ t.test('properties: paths, cookies and forms', async (t) => {
       values: (name: string) => headers[name] ?? [],
       body: async () => Buffer.from(body),
     }) as unknown as Incoming;
+  const plain = createBrowser('http://a.example', false);
+  const tls = createBrowser('https://a.example', true);
   for (const [cookie, expected] of [
-    [['broker_session=a'], 'a'],
-    [['x=1; broker_session=a;y=2'], 'a'],
-    [['x=1', 'broker_session=a'], 'a'],
-    [['broker_session=a; broker_session=b'], null],
-    [['broker_session=a', 'broker_session=a'], null],
-    [['broker_session='], null],
-    [['xbroker_session=a'], null],
-    [['Broker_Session=a'], null],
-    [[], null],
+    [['broker_session=a'], ['a']],
+    [['x=1; broker_session=a;y=2'], ['a']],
+    [['x=1', 'broker_session=a'], ['a']],
+    [['broker_session=a; broker_session=b'], ['a', 'b']],
+    [
+      ['broker_session=a', 'broker_session=a'],
+      ['a', 'a'],
+    ],
+    [['broker_session='], []],
+    [['xbroker_session=a'], []],
+    [['Broker_Session=a'], []],
+    [[], []],
+    [[Array(99).fill('broker_session=a').join('; ')], Array(16).fill('a')],
   ] as const) {
-    t.equal(sessionCookie(incoming({ cookie: [...cookie] })), expected, cookie.join(' | '));
+    t.same(
+      plain.sessionCookies(incoming({ cookie: [...cookie] })),
+      expected,
+      cookie.join(' | ').slice(0, 60),
+    );
+    t.same(tls.sessionCookies(incoming({ cookie: [...cookie] })), [], 'under TLS the name is another');
+    const hosts = cookie.map((each) => each.replaceAll('broker_session', '__Host-broker_session'));
+    t.same(tls.sessionCookies(incoming({ cookie: hosts })).length, expected.length);
   }
 
   await fc.assert(

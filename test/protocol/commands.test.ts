@@ -251,6 +251,7 @@ t.test('vaults, credentials, proposals, agents', async (t) => {
   t.match(await ok(t, 'vault discover --vault ops'), /P1/);
   t.match(await ok(t, 'status'), /./);
   t.match(await ok(t, 'login'), new RegExp(`${broker.address}/login\\?token=`));
+  t.match(await ok(t, 'login --code'), /^[0-9]{6}\n$/);
   await ok(t, 'vault delete ops --yes');
 });
 

@@ -497,6 +497,7 @@ t.test('operators, sign-in, master password, backup, rotation', async (t) => {
     status: 201,
     json: { url: new RegExp(`^${api.broker.address}/login\\?token=brk_opr_`) },
   });
+  t.match(await api.ask('POST', '/v1/login-codes', { token }), { status: 201, json: { code: /^[0-9]{6}$/ } });
   t.match(await api.own('PUT', '/v1/operators/ann/password', { password: `${password}!` }), { status: 204 });
   t.match(await api.ask('GET', '/v1/vaults', { token }), { status: 401 }, 'a new password signs out');
   const again = await api.ask('POST', '/v1/login', { body: { name: 'ann', password: `${password}!` } });

@@ -521,7 +521,32 @@ t.test('operators', async (t) => {
     code: 'gone',
   });
 
+  const useCode = (name: string, code: Secret) => ref.ask('operator.useCode', { name, code, by: operator });
+  const newCode = async () => (await value(ref.ask('operator.code', { name: 'ann', by: operator }))).code;
+  const code = await newCode();
+  t.match(code.reveal(), /^[0-9]{6}$/);
+  t.match(await refusal(useCode('owner', code)), { code: 'unauthorized' }, 'it is one operator’s');
+  t.same(await value(useCode('ann', code)), null);
+  t.match(await refusal(useCode('ann', code)), { code: 'unauthorized' }, 'one use');
+  const late = await newCode();
+  await running.clock.advance(120_000);
+  t.match(await refusal(useCode('ann', late)), { code: 'unauthorized' }, 'two minutes');
+  t.equal(await identify(running, late), null);
+
+  const originKey = 'K'.repeat(87);
+  const bound = async () =>
+    value(ref.ask('operator.signIn', { name: 'ann', kind: 'cookie', originKey, by: operator }));
+  const [first, second] = [await bound(), await bound()];
+  t.equal(await identify(running, first.token), null, 'a key has one session');
+  t.match(await identify(running, second.token), { originKey });
+  t.match(await ref.ask('operator.byKey', { originKey }), { name: 'ann', originKey });
+  const resumed = await value(ref.ask('operator.resume', { originKey, by: operator }));
+  t.equal(await identify(running, second.token), null, 'another cookie in its place');
+  t.match(await identify(running, resumed.token), { originKey });
+
   await value(ref.ask('operator.remove', { name: 'ann', by: operator }));
+  t.equal(await ref.ask('operator.byKey', { originKey }), null);
+  t.match(await refusal(ref.ask('operator.resume', { originKey, by: operator })), { code: 'unauthorized' });
   t.equal(await identify(running, token), null, 'removed, and signed out with that');
 });
 

@@ -195,11 +195,17 @@ export interface Operator {
   readonly created_at: string;
 }
 
-/** One signed-in operator: a CLI token or a browser cookie. */
+/** One signed-in operator: a CLI token or a browser cookie; or what is about to sign in or to prove one. */
 export interface OperatorSession {
+  /** SHA-256 of the token, hex; of a code: see `vault-login-codes.ts`. */
   readonly hash: string;
   readonly operator: string;
-  readonly kind: 'token' | 'cookie' | 'login-link' | 'file';
+  readonly kind: 'token' | 'cookie' | 'login-link' | 'login-code' | 'file';
+  /**
+   * Of a cookie: the public key (base64url of an uncompressed P-256 point) whose private half lies in the storage of
+   * the browser's origin, and signs changes. Bound at sign-in, and to one session. Absent: each change is proved anew.
+   */
+  readonly origin_key?: string;
   /** Sliding, except for the owner's token file (null). */
   readonly expires_at_ms: number | null;
 }

@@ -35,8 +35,10 @@ export type Identity =
       /** Names of the vaults that an `admin` administers; an `owner` administers all. */
       readonly vaults: readonly string[];
       readonly via: 'token' | 'cookie' | 'file';
-      /** Hash of the token or cookie: what signing out revokes, and what CSRF tokens are bound to. */
+      /** Hash of the token or cookie: what signing out revokes. */
       readonly session: string;
+      /** Of a cookie: see `OperatorSession`. */
+      readonly originKey?: string;
     };
 
 /** Who makes a change, for the audit: `operator:NAME`, `session:ID`, `agent:NAME` or `system`. */
@@ -269,13 +271,24 @@ export interface VaultProtocol {
   'operator.password': In<{ name: string; encoded: string; keep?: string; by: By }, null>;
   /** The encoded hash to check a password against; null where there is none (check a dummy then). */
   'operator.passwordHash': { in: { name: string }; out: string | null };
-  /** A signed-in operator's new token: a CLI token, a browser cookie, or a one-time login link. */
+  /**
+   * A signed-in operator's new token: a CLI token, a browser cookie, or a one-time login link. `originKey`: of the browser
+   * that gets the cookie; it ends the session that the key had.
+   */
   'operator.signIn': In<
-    { name: string; kind: 'token' | 'cookie' | 'login-link'; by: By },
+    { name: string; kind: 'token' | 'cookie' | 'login-link'; originKey?: string; by: By },
     { token: Secret; expires_at: string }
   >;
   /** Uses up a login link and gives a cookie in its place. */
-  'operator.redeemLink': In<{ hash: string; by: By }, { name: string; token: Secret }>;
+  'operator.redeemLink': In<{ hash: string; originKey?: string; by: By }, { name: string; token: Secret }>;
+  /** The session that a browser's key is bound to, whatever its cookie is now; null: none. Slides its expiry. */
+  'operator.byKey': { in: { originKey: string }; out: Identity | null };
+  /** Gives that session another cookie in place of its own, which somebody has overwritten. */
+  'operator.resume': In<{ originKey: string; by: By }, { token: Secret }>;
+  /** Six digits that prove the operator once, within two minutes. They replace the ones before. */
+  'operator.code': In<{ name: string; by: By }, { code: Secret; expires_at: string }>;
+  /** Uses up a code. `unauthorized`: it isn't the operator's; after some of these there is none any more. */
+  'operator.useCode': In<{ name: string; code: Secret; by: By }, null>;
   'operator.signOut': In<{ hash: string; by: By }, null>;
 
   /** How the master key is had from now on; the key itself stays. One row, one commit. */

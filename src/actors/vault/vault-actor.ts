@@ -13,6 +13,7 @@ import { approvalHandlers } from './vault-approval.ts';
 import { credentialHandlers } from './vault-credentials.ts';
 import { dueAt, sweep } from './vault-expiry.ts';
 import { loadState, type OnDamaged } from './vault-load.ts';
+import { loginCodeHandlers } from './vault-login-codes.ts';
 import { metaHandlers } from './vault-meta.ts';
 import { operatorHandlers } from './vault-operators.ts';
 import { proposalHandlers } from './vault-proposals.ts';
@@ -88,6 +89,7 @@ export function vaultActor(options: VaultOptions): ActorSpec<VaultProtocol> {
           ...sessionHandlers(writer),
           ...agentHandlers(writer),
           ...operatorHandlers(writer),
+          ...loginCodeHandlers(writer),
           ...metaHandlers(writer),
           'lane.attach'({ lane, port, epoch }) {
             publisher.attach(lane, port, epoch, fullState(state));

@@ -7,6 +7,7 @@ import type { Change } from './store.ts';
 import { mintToken } from './token.ts';
 import { isOver } from './vault-expiry.ts';
 import { nameProblem, vaultIdsOf } from './vault-names.ts';
+import type { VaultState } from './vault-state.ts';
 import { vaultName } from './vault-views.ts';
 import type { Writer } from './vault-writer.ts';
 
@@ -18,6 +19,7 @@ type Names =
   | 'operator.passwordHash'
   | 'operator.signIn'
   | 'operator.redeemLink'
+  | 'operator.resume'
   | 'operator.signOut';
 
 /** How long a CLI token or a cookie lasts after its last use. */
@@ -36,11 +38,15 @@ export function operatorHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
     return { name, role, vaults: vault_ids.map((id) => vaultName(state, id)) };
   }
 
-  function newSession(operator: string, kind: 'token' | 'cookie' | 'login-link') {
+  function newSession(operator: string, kind: 'token' | 'cookie' | 'login-link', originKey?: string) {
     const { token, hash } = mintToken('operator');
     const expires_at_ms = now() + (kind === 'login-link' ? loginLinkMs : operatorSessionMs);
     const expires_at = new Date(expires_at_ms).toISOString();
-    return { token, expires_at, change: sessionChange({ hash, operator, kind, expires_at_ms }) };
+    const bound = originKey === undefined ? null : { origin_key: originKey };
+    const change = sessionChange({ hash, operator, kind, expires_at_ms, ...bound });
+    // A key has one session: who signs out of it isn't signed in again by an older one.
+    const before = sessionOfKey(state, originKey);
+    return { token, expires_at, changes: before ? [endSession(before), change] : [change] };
   }
 
   /** Every session and login link of an operator, but the token file's. */
@@ -97,27 +103,37 @@ export function operatorHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
 
     'operator.passwordHash': ({ name }) => state.operators.get(name)?.password ?? null,
 
-    async 'operator.signIn'({ name, kind, by }) {
+    async 'operator.signIn'({ name, kind, originKey, by }) {
       const found = find(name);
       if (!found.ok) return found;
-      const { token, expires_at, change } = newSession(name, kind);
-      const failed = await commit([change], { action: 'operator.signIn', by, target: name, as: kind });
+      const { token, expires_at, changes } = newSession(name, kind, originKey);
+      const failed = await commit(changes, { action: 'operator.signIn', by, target: name, as: kind });
       return failed ? refused(failed) : accept({ token, expires_at });
     },
 
-    async 'operator.redeemLink'({ hash, by }) {
+    async 'operator.redeemLink'({ hash, originKey, by }) {
       const link = state.operatorSessions.get(hash);
       if (link?.kind !== 'login-link' || isOver(link.expires_at_ms, now())) {
         return refuse('gone', "This link was used or has expired. Run 'broker login' for a new one.");
       }
       const name = link.operator;
-      const { token, change } = newSession(name, 'cookie');
-      const failed = await commit([endSession(link), change], {
+      const { token, changes } = newSession(name, 'cookie', originKey);
+      const failed = await commit([endSession(link), ...changes], {
         action: 'operator.redeemLink',
         by,
         target: name,
       });
       return failed ? refused(failed) : accept({ name, token });
+    },
+
+    async 'operator.resume'({ originKey, by }) {
+      const session = sessionOfKey(state, originKey);
+      if (!session || isOver(session.expires_at_ms, now())) {
+        return refuse('unauthorized', 'You are signed out. Sign in again.');
+      }
+      const { token, changes } = newSession(session.operator, 'cookie', originKey);
+      const failed = await commit(changes, { action: 'operator.resume', by, target: session.operator });
+      return failed ? refused(failed) : accept({ token });
     },
 
     async 'operator.signOut'({ hash, by }) {
@@ -137,6 +153,15 @@ export function operatorHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, 
       return failed ? refused(failed) : accept(null);
     },
   };
+}
+
+/** The session that a browser's key is bound to. There is one at most. */
+export function sessionOfKey(
+  { operatorSessions }: Pick<VaultState, 'operatorSessions'>,
+  originKey: string | undefined,
+): OperatorSession | undefined {
+  if (originKey === undefined) return undefined;
+  return [...operatorSessions.values()].find(({ origin_key }) => origin_key === originKey);
 }
 
 function sessionChange(session: OperatorSession): Change {

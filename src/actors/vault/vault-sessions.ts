@@ -8,11 +8,11 @@ import type { Identity, VaultProtocol } from './protocol.ts';
 import type { Change } from './store.ts';
 import { mintToken } from './token.ts';
 import { isOver } from './vault-expiry.ts';
-import { operatorSessionMs } from './vault-operators.ts';
+import { operatorSessionMs, sessionOfKey } from './vault-operators.ts';
 import { sessionView, vaultName } from './vault-views.ts';
 import { findVault, type Writer } from './vault-writer.ts';
 
-type Names = 'identify' | 'session.create' | 'session.list' | 'session.revoke';
+type Names = 'identify' | 'operator.byKey' | 'session.create' | 'session.list' | 'session.revoke';
 
 /** An operator's expiry slides in steps of this, so that reading doesn't mean writing. */
 const slideStepMs = 5 * 60_000;
@@ -47,8 +47,9 @@ export function sessionHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, N
 
   async function identifyOperator(session: OperatorSession): Promise<Identity | null> {
     const operator = state.operators.get(session.operator);
-    const { kind, hash, expires_at_ms } = session;
-    if (!operator || kind === 'login-link' || isOver(expires_at_ms, now())) return null;
+    const { kind, hash, expires_at_ms, origin_key: originKey } = session;
+    if (!operator || kind === 'login-link' || kind === 'login-code' || isOver(expires_at_ms, now()))
+      return null;
     const slid = now() + operatorSessionMs;
     if (expires_at_ms !== null && slid - expires_at_ms >= slideStepMs) {
       const value = { ...session, expires_at_ms: slid };
@@ -56,11 +57,18 @@ export function sessionHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, N
       await commit([{ table: 'operator_sessions', key: hash, value }], null);
     }
     const vaults = operator.vault_ids.map((id) => vaultName(state, id));
-    return { kind: 'operator', name: operator.name, role: operator.role, vaults, via: kind, session: hash };
+    const { name, role } = operator;
+    const bound = originKey === undefined ? null : { originKey };
+    return { kind: 'operator', name, role, vaults, via: kind, session: hash, ...bound };
   }
 
   return {
     identify: ({ hash }) => identify(hash),
+
+    'operator.byKey'({ originKey }) {
+      const session = sessionOfKey(state, originKey);
+      return session ? identifyOperator(session) : null;
+    },
 
     async 'session.create'({ vault, ttlSeconds, label, by }) {
       const found = findVault(state, vault);

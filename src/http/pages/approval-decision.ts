@@ -19,7 +19,8 @@ export async function decidePost(front: FrontParts, call: Call): Promise<Answer>
   const signed = await signedForm(front, call, maxBody);
   if (!signed.ok) {
     // Signed out meanwhile: to sign in, and back to the page.
-    return signed.problem.code === 'unauthorized' ? toLogin({ ...call.incoming, query: '' }) : signed.problem;
+    if (signed.problem.code === 'unauthorized') return toLogin({ ...call.incoming, query: '' });
+    return signed.page ?? signed.problem;
   }
   const id = Number(call.params.id);
   const found = await front.vault.ask('proposal.review', { id, approvalHash: null });

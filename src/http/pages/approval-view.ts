@@ -4,6 +4,7 @@ import { type Html, html } from '../html.ts';
 import { agentWords, askedHtml, changesHtml, risksHtml, slotsHtml } from '../proposal-html.ts';
 import { csrfField, type SignedIn } from '../sign-in.ts';
 import { increasesHtml, ownTicks } from './increases.ts';
+import { proofHtml } from './proof-form.ts';
 import { risksOf, type Surroundings } from './risks.ts';
 import { serviceWords } from './service-words.ts';
 import { signInForm } from './sign-in-form.ts';
@@ -13,7 +14,7 @@ import { timeHtml } from './time.ts';
 export type Viewer =
   | { readonly kind: 'operator'; readonly signedIn: SignedIn }
   | { readonly kind: 'other-operator'; readonly name: string }
-  | { readonly kind: 'visitor'; readonly byPassword: boolean };
+  | { readonly kind: 'visitor' };
 
 /** What was given with an answer that couldn't be taken. Values of credentials aren't among it. */
 export interface Given {
@@ -86,14 +87,14 @@ ${slots}
 <p>You decide as <strong>${signedIn.identity.name}</strong>. If you allow it, all of this takes effect at once.${
     ticks ? html` What is marked above needs <a href="#reach">a tick of its own</a>.` : null
   }</p>
-<p class="actions"><button class="primary">Allow</button></p>
+${proofHtml(signedIn)}<p class="actions"><button class="primary">Allow</button></p>
 </form>
 <form class="card" method="post" action="${action}" data-once>
 <div class="field"><label for="reason">Or deny it, with a reason</label>
 <textarea id="reason" name="reason" maxlength="2000" rows="2" aria-describedby="reason-hint">${given?.reason ?? ''}</textarea>
 <span class="hint" id="reason-hint">The agent reads it. It may be left empty.</span></div>
 ${csrfField(signedIn)}<input type="hidden" name="decision" value="deny">
-<p class="actions"><button class="danger">Deny</button></p>
+${proofHtml(signedIn)}<p class="actions"><button class="danger">Deny</button></p>
 </form>`;
 }
 
@@ -119,7 +120,7 @@ function visitorHtml(viewer: Exclude<Viewer, { kind: 'operator' }>, next: string
     return html`<p>You are signed in as <strong>${viewer.name}</strong>, who doesn’t administer this vault. Ask somebody who does, or <a href="/login?next=${next}">sign in as somebody else</a>.</p>`;
   }
   return html`<p>The link shows this page and no more, since the agent has it too. An operator of the vault decides.</p>
-${signInForm(next, viewer.byPassword)}`;
+${signInForm(next)}`;
 }
 
 /** What became of a proposal. `late`: whoever reads this has just tried to decide it otherwise. */

@@ -1,6 +1,7 @@
 import type { Problem } from '../../actors/vault/problem.ts';
 import { type Html, html } from '../html.ts';
 import { csrfField, type SignedIn } from '../sign-in.ts';
+import { proofHtml } from './proof-form.ts';
 
 export interface Field {
   readonly name: string;
@@ -82,7 +83,7 @@ function hintOf({ name, hint }: Pick<Field, 'name' | 'hint'>): Html | null {
 
 /** A form of ours that changes something. */
 export function formHtml(signedIn: SignedIn, action: string, content: Html, kind = ''): Html {
-  return html`<form method="post" action="${action}" autocomplete="off" class="${kind}" data-once>${csrfField(signedIn)}${content}</form>`;
+  return html`<form method="post" action="${action}" autocomplete="off" class="${kind}" data-once>${csrfField(signedIn)}${proofHtml(signedIn)}${content}</form>`;
 }
 
 /** What is there to be copied as a whole, such as a secret that is shown once. */

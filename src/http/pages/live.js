@@ -11,6 +11,140 @@ if (location.pathname.startsWith('/approve/') && location.search.includes('token
   history.replaceState(null, '', location.pathname + location.hash);
 }
 
+/*
+ * Forms are signed, each by itself, with a key that lies in this origin's storage: cookies know no port, so a page of
+ * another port of this host has ours, but not the key. It can't be read, not even here. See `signature.ts`.
+ */
+
+function inStore(mode, act) {
+  return new Promise((resolve, reject) => {
+    const opening = indexedDB.open('broker', 1);
+    opening.onupgradeneeded = () => opening.result.createObjectStore('keys');
+    opening.onerror = () => reject(opening.error);
+    opening.onsuccess = () => {
+      const database = opening.result;
+      const done = act(database.transaction('keys', mode).objectStore('keys'));
+      done.transaction.oncomplete = () => {
+        resolve(done.result);
+        database.close();
+      };
+      done.transaction.onabort = () => reject(done.transaction.error);
+    };
+  });
+}
+
+/** The pair of keys of this origin. Of two pages that make one at once, both take the first. */
+async function originKey(make) {
+  const found = await inStore('readonly', (keys) => keys.get('origin'));
+  if (found || !make) return found;
+  const made = await crypto.subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-256' }, false, [
+    'sign',
+    'verify',
+  ]);
+  await inStore('readwrite', (keys) => keys.add(made, 'origin')).catch(() => {});
+  return inStore('readonly', (keys) => keys.get('origin'));
+}
+
+const base64url = (bytes) =>
+  btoa(String.fromCharCode(...new Uint8Array(bytes)))
+    .replaceAll('+', '-')
+    .replaceAll('/', '_')
+    .replace(/=+$/, '');
+
+/** What goes into the field `proof.signature`; null: this page has no key, or can't sign. */
+async function signatureFor(url, fields, make) {
+  try {
+    const keys = await originKey(make);
+    if (!keys) return null;
+    // A form that can't be signed soon is sent as it is: then it is asked for a password or a code.
+    const asked = await fetch('/login/challenge', { signal: AbortSignal.timeout(5000) });
+    const { challenge } = await asked.json();
+    const signed = [...fields]
+      .map(([name, value]) => [name, value.replace(/\r\n?/g, '\n')])
+      .sort(([a], [b]) => (a < b ? -1 : 1));
+    const target = url.pathname + url.search;
+    const text = JSON.stringify(['broker form', 'POST', target, challenge, signed]);
+    const algorithm = { name: 'ECDSA', hash: 'SHA-256' };
+    const value = await crypto.subtle.sign(algorithm, keys.privateKey, new TextEncoder().encode(text));
+    const key = await crypto.subtle.exportKey('raw', keys.publicKey);
+    return `${base64url(key)}.${challenge}.${base64url(value)}`;
+  } catch {
+    return null;
+  }
+}
+
+// Where the page isn't a secure context there is no such key: then its forms have fields for a password or a code.
+const canSign = globalThis.isSecureContext && globalThis.indexedDB !== undefined;
+
+/** The form that is being sent: signed, or about to be. */
+let sending = null;
+addEventListener(
+  'submit',
+  (event) => {
+    const { target: form, submitter } = event;
+    if (!canSign || form.method !== 'post' || sending?.isSigned) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    if (sending !== null) return;
+    sending = { isSigned: false };
+    void signAndSend(form, submitter);
+  },
+  true,
+);
+
+async function signAndSend(form, submitter) {
+  const url = new URL(submitter?.getAttribute('formaction') ?? form.getAttribute('action'), location.href);
+  at('[name="proof.signature"]', form)?.remove();
+  const fields = [...new FormData(form)];
+  if (submitter?.name) fields.push([submitter.name, submitter.value]);
+  const signature = await signatureFor(url, fields, url.pathname === '/login');
+  if (signature !== null) {
+    const field = document.createElement('input');
+    field.type = 'hidden';
+    field.name = 'proof.signature';
+    field.value = signature;
+    form.append(field);
+  }
+  sending = { isSigned: true };
+  form.requestSubmit(submitter);
+  sending = null;
+}
+
+/** Whether this origin's session has got a cookie again, in place of one that another port has overwritten. */
+function resume() {
+  resuming ??= tryResume().finally(() => {
+    resuming = null;
+  });
+  return resuming;
+}
+
+let resuming = null;
+
+async function tryResume() {
+  if (!canSign) return false;
+  const url = new URL('/login/resume', location.href);
+  const signature = await signatureFor(url, [], false);
+  if (signature === null) return false;
+  const body = new URLSearchParams({ 'proof.signature': signature });
+  return (await fetch(url, { method: 'POST', body }).catch(() => null))?.ok ?? false;
+}
+
+// Who is asked to sign in although they are. Once in a while: where the cookie doesn't stay, the form does.
+const resumable = at('[data-resume]');
+if (resumable && Date.now() - Number(sessionStorage.getItem('resumed')) > 3000) {
+  void resume().then((isBack) => {
+    if (!isBack) return;
+    sessionStorage.setItem('resumed', String(Date.now()));
+    location.replace(resumable.dataset.resume);
+  });
+}
+
+/** Asks for something of ours, once more where the cookie was overwritten meanwhile. */
+async function ask(path) {
+  const answer = await fetch(path);
+  return answer.status === 401 && (await resume()) ? fetch(path) : answer;
+}
+
 /** What is likely wrong with a value, seen from its form alone; null: nothing. */
 function valueHint(value, key) {
   if (value === '') return null;
@@ -90,6 +224,15 @@ function listen(path, handlers) {
     if (document.hidden || source) return;
     source = new EventSource(path);
     for (const [type, handle] of Object.entries(handlers)) source.addEventListener(type, handle);
+    source.addEventListener('error', () => void reopen(source));
+  }
+  // Refused, not merely broken off: the cookie isn't ours any more.
+  async function reopen(refused) {
+    if (refused.readyState !== EventSource.CLOSED || refused !== source) return;
+    const isBack = await resume();
+    if (refused !== source) return;
+    close();
+    if (isBack) open();
   }
   function close() {
     source?.close();
@@ -131,7 +274,7 @@ async function look() {
 }
 
 async function countPending() {
-  const answer = await fetch('/live/proposals');
+  const answer = await ask('/live/proposals');
   if (!answer.ok) return;
   const { pending } = await answer.json();
   pendingCount.firstChild.data = String(pending.length);
@@ -150,7 +293,7 @@ const outcomes = {
 async function lookAtProposal() {
   if (!openProposal) return;
   const { id } = openProposal.dataset;
-  const answer = await fetch(`/v1/proposals/${id}`);
+  const answer = await ask(`/v1/proposals/${id}`);
   if (!answer.ok) return;
   const { status } = await answer.json();
   // What this page itself has just sent is told by the answer to it.

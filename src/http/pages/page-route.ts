@@ -56,7 +56,7 @@ export function pageRoutes(front: FrontParts, api: Api): PageRoutes {
       route('POST', path, open, (call) =>
         asPage(async () => {
           const signed = await signedForm(front, call, maxBody);
-          if (!signed.ok) return signed.problem;
+          if (!signed.ok) return signed.page ?? signed.problem;
           const { signedIn, form, by } = signed.value;
           const { incoming, params, failed } = call;
           return act({

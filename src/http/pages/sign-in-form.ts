@@ -1,9 +1,9 @@
 import { type Html, html } from '../html.ts';
 
 /** How an operator signs in; `next`: a path of ours that they come back to; `name`: as they gave it before. */
-export function signInForm(next: string | null, byPassword: boolean, name = ''): Html {
-  return html`${byPassword ? passwordForm(next, name) : null}
-<p class="muted">${byPassword ? 'No password yet? Run' : 'Run'} <code>broker login</code> on the machine of the broker, and open the link that it prints${
+export function signInForm(next: string | null, name = ''): Html {
+  return html`${passwordForm(next, name)}
+<p class="muted" data-resume="${next ?? '/'}">No password yet? Run <code>broker login</code> on the machine of the broker, and open the link that it prints${
     next === null ? null : html` in this browser. Then load this page again`
   }.</p>`;
 }
