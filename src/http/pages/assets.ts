@@ -14,9 +14,14 @@ interface Asset {
 }
 
 function load(file: string, type: string): Asset {
-  const body = readFileSync(new URL(file, import.meta.url));
+  const body = Buffer.from(shortened(readFileSync(new URL(file, import.meta.url), 'utf8')));
   const hash = createHash('sha256').update(body).digest('hex').slice(0, 16);
   return { path: `/assets/${hash}-${file}`, body, zipped: gzipSync(body, { level: 9 }), type };
+}
+
+/** Without the comments that have lines of their own, and without indentation: a quarter of it, which nobody reads there. */
+function shortened(text: string): string {
+  return text.replace(/^\s*(?:\/\*[^]*?\*\/|\/\/.*)$/gm, '').replace(/^\s+/gm, '');
 }
 
 /** All that a page may load: there is nothing from elsewhere, and nothing inline. */
