@@ -25,6 +25,8 @@ const formLimit = 8192;
 export function loginPageRoutes(front: FrontParts): Route[] {
   const { vault, browser, signatures } = front;
   const open = { auth: 'none', vault: 'none' } as const;
+  // What little they cost is what it costs to see whose browser asks: they are how a browser shows that.
+  const unlimited = { ...open, unlimited: true } as const;
 
   /** The cookie of the operator that the form is of. The key that has signed the form signs this session's changes. */
   async function signIn(call: Call, fields: Form): Promise<Result<Secret>> {
@@ -73,10 +75,10 @@ export function loginPageRoutes(front: FrontParts): Route[] {
     }),
 
     // What the script of our pages signs next.
-    route('GET', '/login/challenge', open, () => json({ challenge: signatures.challenge() })),
+    route('GET', '/login/challenge', unlimited, () => json({ challenge: signatures.challenge() })),
 
     // Another cookie for the session that the browser's key is bound to: pages of other ports can overwrite cookies.
-    route('POST', '/login/resume', open, async (call) => {
+    route('POST', '/login/resume', unlimited, async (call) => {
       const foreign = browser.originProblem(call.incoming);
       if (foreign) return foreign;
       const form = await readForm(call.incoming, formLimit);

@@ -4,12 +4,15 @@ import type { AddressInfo } from 'node:net';
 import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import { Secret } from '../../src/actors/vault/secret.ts';
+import { hashToken } from '../../src/actors/vault/token.ts';
 import {
   barriers,
   by,
   complaints,
   done,
+  giveCookie,
   password,
+  prove,
   signIn,
   startChromium,
   startStage,
@@ -53,7 +56,11 @@ const store = (key: string, value: string) =>
       by,
     }),
   );
-const allow = (page: Page) => page.getByRole('button', { name: 'Allow' }).click();
+/** Where no script runs, with the operator's password. */
+const allow = async (page: Page) => {
+  await prove(page);
+  await page.getByRole('button', { name: 'Allow' }).click();
+};
 const heading = (page: Page) => page.getByRole('heading', { level: 1 }).innerText();
 const main = (page: Page) => page.locator('main').innerText();
 
@@ -347,7 +354,8 @@ t.test('sign-in on the way, and back', async (t) => {
   // Signed out in another window: to sign in, and back to the page.
   const later = await stage.propose(plain);
   await page.goto(later.url);
-  await page.context().clearCookies({ name: 'broker_session' });
+  const [cookie] = (await page.context().cookies()).filter(({ name }) => name === 'broker_session');
+  await done(vault.ask('operator.signOut', { hash: hashToken(cookie.value), by }));
   await allow(page);
   await page.waitForURL(/\/login\?next=/);
   await page.getByLabel('Name').fill('owner');
@@ -355,6 +363,54 @@ t.test('sign-in on the way, and back', async (t) => {
   await page.getByRole('button', { name: 'Sign in' }).click();
   await page.waitForURL(`${stage.baseUrl}/approve/${later.id}`);
   t.equal(await statusOf(later.id), 'pending');
+});
+
+t.test('without a key of the browser: each answer by password or by a code', async (t) => {
+  const code = async () => (await done(vault.ask('operator.code', { name: 'owner', by }))).code.reveal();
+  for (const javaScriptEnabled of [true, false]) {
+    for (const [answer, outcome] of [
+      ['Allow', 'Allowed by owner.'],
+      ['Deny', 'Denied by owner.'],
+    ]) {
+      const { id } = await stage.propose(plain);
+      const page = await visit(t, browser, stage, { javaScriptEnabled });
+      await giveCookie(page.context(), stage);
+      const wrong = complaints(page);
+      await page.goto(`${stage.baseUrl}/approve/${id}`);
+      const button = page.getByRole('button', { name: answer, exact: true });
+      await button.click();
+      await page.getByRole('heading', { name: 'Show that it is you' }).waitFor();
+      t.equal(await statusOf(id), 'pending', `${answer} by the cookie alone`);
+      await isForEveryone(t, await copyOf(t, page), 'asked to show that it is you');
+      await page.goBack();
+      const form = page.locator('form', { has: button });
+      await form.locator('[autocomplete=one-time-code]').fill('12');
+      await button.click();
+      await page.getByText('The code is wrong').waitFor();
+      t.equal(await statusOf(id), 'pending', 'by a wrong code');
+      // What was typed is asked for no second time.
+      await page.locator('[autocomplete=one-time-code]').fill(await code());
+      await page.getByRole('button', { name: 'Go on' }).click();
+      await page.getByText(outcome).waitFor();
+      t.same(wrong, []);
+    }
+  }
+  const { id } = await stage.propose(asking);
+  const page = await visit(t, browser, stage, {
+    javaScriptEnabled: false,
+    viewport: { width: 320, height: 640 },
+  });
+  await giveCookie(page.context(), stage);
+  await page.goto(`${stage.baseUrl}/approve/${id}`);
+  await page.getByLabel('Value of STRIPE_KEY').fill('typed-value');
+  await page.getByRole('button', { name: 'Allow' }).click();
+  await page.getByLabel('Value of STRIPE_KEY, again').waitFor();
+  t.notMatch(await page.content(), 'typed-value');
+  await isForEveryone(t, await copyOf(t, page), 'asked again, on a small phone');
+  await page.getByLabel('Value of STRIPE_KEY, again').fill('sk_live_again');
+  await page.getByLabel('Your password').fill(password);
+  await page.getByRole('button', { name: 'Go on' }).click();
+  await page.getByText('Allowed by owner.').waitFor();
 });
 
 t.test("who doesn't administer the vault may look, and is told whom to ask", async (t) => {
@@ -426,6 +482,7 @@ t.test('without JavaScript', async (t) => {
 
   const other = await stage.propose({ credentials: [{ action: 'delete', key: 'PEM_KEY' }] });
   await page.goto(`${stage.baseUrl}/approve/${other.id}`);
+  await prove(page);
   await page.getByRole('button', { name: 'Deny' }).click();
   await page.getByText('Denied by owner.').waitFor();
   t.equal(await statusOf(other.id), 'rejected');

@@ -6,14 +6,27 @@ import t from 'tap';
 import { Secret } from '../../src/actors/vault/secret.ts';
 import { until } from '../support/broker.ts';
 import { busy } from './furnish.ts';
-import { by, complaints, done, password, startChromium, startStage, visit, watchShifts } from './stage.ts';
+import {
+  by,
+  complaints,
+  done,
+  password,
+  prove,
+  startChromium,
+  startStage,
+  visit,
+  watchShifts,
+} from './stage.ts';
 
 const browser = await startChromium(t);
 const stage = await startStage(t, busy());
 const { vault } = stage;
 
 const main = (page: Page) => page.locator('main').innerText();
-const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click();
+const press = async (page: Page, name: string) => {
+  await prove(page);
+  await page.getByRole('button', { name, exact: true }).click();
+};
 const servicesOf = async (name: string) => (await done(vault.ask('service.list', { vault: name }))).services;
 const keysOf = async (name: string) => (await done(vault.ask('credential.list', { vault: name }))).keys;
 

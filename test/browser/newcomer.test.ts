@@ -6,6 +6,7 @@ import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { run, startBroker } from '../support/broker.ts';
+import { startNeighbour } from './neighbour.ts';
 import { complaints, startChromium } from './stage.ts';
 
 t.test('from the start to an approved proposal', async (t) => {
@@ -25,7 +26,7 @@ t.test('from the start to an approved proposal', async (t) => {
   const link = /http:\S+\/login\?token=\S+/.exec(login.stdout)?.[0] ?? '';
 
   const browser = await startChromium(t);
-  const page = await browser.newPage();
+  const page = await (await browser.newContext()).newPage();
   page.setDefaultTimeout(20_000);
   const wrong = complaints(page);
   const press = (name: string) => page.getByRole('button', { name, exact: true }).click();
@@ -72,11 +73,27 @@ t.test('from the start to an approved proposal', async (t) => {
   await go('Proposal 1');
   await page.locator('[data-secret="BUILD_TOKEN"]').fill('build-token-1');
   for (const tick of await page.locator('main [type="checkbox"]').all()) await tick.check();
+
+  // Meanwhile the operator looks at what the agent serves on a port of its own. It gets the cookie, and puts another there.
+  const neighbour = await startNeighbour(t, 'broker_session=x; Path=/');
+  const other = await page.context().newPage();
+  await other.goto(neighbour.origin);
+  await other.close();
+  t.match(neighbour.stolen(), /^broker_session=brk_opr_/);
+  const proposal = `${broker.address}/approve/1`;
+  const forged = await neighbour.forge(proposal, {
+    decision: 'allow',
+    'value.BUILD_TOKEN': 'agent',
+    csrf: '',
+  });
+  t.equal(forged.status, 403);
+  const read = await neighbour.forge(proposal, { decision: 'allow', 'value.BUILD_TOKEN': 'agent' });
+  t.match([read.status, await read.text()], [403, /Show that it is you/], 'with all that the page shows');
+  t.equal((await neighbour.ask('POST', `${broker.address}/v1/sessions`)).status, 403);
+  t.match(await broker.api('GET', '/v1/proposals/1'), { body: { status: 'pending' } });
+
   await press('Allow');
-  await page
-    .getByText(/allowed/i)
-    .first()
-    .waitFor();
+  await page.getByText('Allowed by owner.').waitFor();
 
   t.equal(await ask(), 'hello');
   t.match(seen, [{ authorization: 'Bearer build-token-1' }]);

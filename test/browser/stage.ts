@@ -152,11 +152,29 @@ export async function visit(
   return context.newPage();
 }
 
+/** Signs a browser in by a link, as `broker login` prints it: where scripts run it has a key of its own then. */
 export async function signIn(context: BrowserContext, stage: Stage, user: string): Promise<void> {
+  const link = stage.vault.ask('operator.signIn', { name: user, kind: 'login-link', by });
+  const page = await context.newPage();
+  await page.goto(`${stage.baseUrl}/login?token=${(await done(link)).token.reveal()}`);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.waitForURL(`${stage.baseUrl}/`);
+  await page.close();
+}
+
+/** Puts a cookie of an operator into a browser, which has no key for it. */
+export async function giveCookie(context: BrowserContext, stage: Stage, user = 'owner'): Promise<void> {
   const value = await stage.cookie(user);
   await context.addCookies([
     { name: 'broker_session', value, url: stage.baseUrl, httpOnly: true, sameSite: 'Strict' },
   ]);
+}
+
+/** Fills in the password wherever a form of the page asks to show that it is the operator. */
+export async function prove(page: Page): Promise<void> {
+  for (const field of await page.locator('[name="proof.password"]').all()) {
+    if (await field.isVisible()) await field.fill(password);
+  }
 }
 
 /** What axe finds on a page, a line each. */

@@ -1,7 +1,9 @@
 /** Who may do what, and what nobody is told. */
 import t from 'tap';
 import { mintToken } from '../../src/actors/vault/token.ts';
-import { by, startBroker } from './start-front.ts';
+import { originKey } from '../support/origin-key.ts';
+import { allRoutes, example } from './all-routes.ts';
+import { by, startBroker, type TestBroker } from './start-front.ts';
 
 const bearer = (host: string, token: string) => ({ host, auth: { type: 'bearer', token } });
 const proposal = (host: string, key: string) => ({
@@ -260,4 +262,131 @@ t.test('a new agent of an old name has nothing of the old one', async (t) => {
   await events;
   stop.abort();
   t.notMatch(seen.join(''), '"id":1,', 'nor hears of it');
+});
+
+/** All that operators can see of a broker, but when it was last used. */
+async function stateOf({ ask, operator }: TestBroker): Promise<string> {
+  const texts: string[] = [];
+  for (const path of [
+    '/v1/vaults',
+    '/v1/vaults/default/services',
+    '/v1/credentials',
+    '/v1/proposals',
+    '/v1/sessions',
+    '/v1/agents',
+    '/v1/operators',
+  ]) {
+    texts.push((await ask('GET', path, { token: operator, vault: 'default' })).text);
+  }
+  return texts.join('\n');
+}
+
+t.test('by no route is a cookie enough: it changes nothing, mints nothing, and shows no token', async (t) => {
+  const broker = await startBroker();
+  t.teardown(broker.stop);
+  const { operator, vault, baseUrl } = broker;
+  const agentToken = await broker.agent('default');
+  const session = await broker.session();
+  const services = [bearer('a.example.com', 'K')];
+  await broker.ask('POST', '/v1/credentials', {
+    token: operator,
+    vault: 'default',
+    body: { credentials: { K: 'canary-value' } },
+  });
+  await broker.ask('PUT', '/v1/vaults/default/services', { token: operator, body: { services } });
+  const proposed = await broker.ask('POST', '/v1/proposals', {
+    token: session,
+    body: { ...proposal('b.example.com', 'L'), credentials: [{ action: 'set', key: 'L', value: 'given' }] },
+  });
+  const invite = await broker.ask('POST', '/v1/agents/invites', {
+    token: operator,
+    body: { vaults: ['default'] },
+  });
+  const link = await broker.ask('POST', '/v1/login-links', { token: operator });
+  const agents = (await broker.ask('GET', '/v1/agents', { token: operator })).json.agents;
+  const sessions = (await broker.ask('GET', '/v1/sessions', { token: operator })).json.sessions;
+  const given = { agent: agents[0].name, session: sessions[0].id, operator: 'owner' };
+  const secrets = [
+    agentToken,
+    session,
+    operator,
+    'canary-value',
+    new URL(proposed.json.approval_url).searchParams.get('token') ?? '',
+    String(invite.json.invite_url).split('/').at(-1) ?? '',
+    new URL(link.json.url).searchParams.get('token') ?? '',
+  ];
+  for (const secret of secrets) t.ok(secret.length > 8);
+
+  for (const bound of [originKey().key, undefined]) {
+    const made = await vault.ask('operator.signIn', { name: 'owner', kind: 'cookie', originKey: bound, by });
+    const cookie = `broker_session=${made.ok ? made.value.token.reveal() : ''}`;
+    const read = async (path: string) => (await broker.ask('GET', path, { headers: { cookie } })).text;
+    // Whoever has the cookie reads these, too.
+    const page = await read('/approve/1');
+    t.match(page, 'Allow', 'it is a session');
+    const hidden = [...page.matchAll(/type="hidden" name="(csrf|seen)" value="([^"]*)"/g)];
+    const fields = Object.fromEntries(hidden.map(([, name, value]) => [name, value]));
+    const before = await stateOf(broker);
+    const forged = originKey();
+    const { challenge } = (await broker.ask('GET', '/login/challenge')).json;
+    let tried = 0;
+    for (const route of allRoutes()) {
+      const path = example(route, given);
+      const headers = {
+        cookie,
+        origin: baseUrl,
+        'x-csrf-token': fields.csrf,
+        'sec-fetch-site': 'same-origin',
+      };
+      // What follows changes for ever doesn't end by itself.
+      if (/^\/(v1\/events|live\/(requests|stats))/.test(path)) continue;
+      const shown: string[] = [];
+      if (route.method === 'GET')
+        shown.push((await broker.ask('GET', path, { headers, vault: 'default' })).text);
+      else {
+        const query = route.path === '/v1/vaults/{vault}' ? `${path}?confirm=default` : path;
+        const json = {
+          vault: 'default',
+          vaults: ['default'],
+          name: 'x',
+          credentials: { L: 'v' },
+          services: [],
+        };
+        const form = {
+          ...{ ...fields, decision: 'allow', name: 'x', key: 'X', 'value.new': 'v', host: 'x.example.com' },
+          ...{ enabled: 'no', confirm: 'default', 'vault.default': 'yes', overlap: '0', type: 'passthrough' },
+          ...{ token: 'x', force: 'yes' },
+        };
+        const signed = { ...form, ...forged.sign(path, challenge, form) };
+        const stale = { ...form, 'proof.signature': `${bound ?? forged.key}.${challenge}.${'A'.repeat(86)}` };
+        const guess = { ...form, 'proof.code': '123456', 'proof.password': 'password' };
+        const bodies = [form, signed, stale, guess].map((each) => new URLSearchParams(each).toString());
+        for (const body of [{}, json, JSON.stringify(json), ...bodies]) {
+          const type =
+            typeof body === 'string' && !body.startsWith('{')
+              ? 'application/x-www-form-urlencoded'
+              : 'application/json';
+          const answer = await broker.ask(route.method, query, {
+            headers: { ...headers, 'content-type': type },
+            vault: 'default',
+            body,
+          });
+          tried++;
+          shown.push(answer.text, JSON.stringify(answer.headers));
+          // Out of this browser, and into the page to sign in at; but for these it is a refusal.
+          if (path === '/logout') continue;
+          const isRefused = answer.status >= 400 && answer.status < 429;
+          t.ok(isRefused, `${route.method} ${query}: ${answer.status}`);
+        }
+      }
+      for (const secret of secrets) t.notOk(shown.join('').includes(secret), `${path} shows a secret`);
+    }
+    t.ok(tried > 200, `${tried} tries`);
+    t.equal(await stateOf(broker), before, 'nothing was changed');
+    t.equal(
+      (await broker.ask('GET', '/v1/vaults', { headers: { cookie } })).status,
+      200,
+      'nor the session ended',
+    );
+  }
 });

@@ -19,10 +19,9 @@ import { draftFrom, draftOf, inputOf } from '../../src/http/pages/service-input.
 import { noServiceWords, serviceWords } from '../../src/http/pages/service-words.ts';
 import { slice, withQuery } from '../../src/http/pages/table.ts';
 import { serviceTemplates, templateDomains } from '../../src/http/pages/templates.ts';
-import type { Route } from '../../src/http/route.ts';
-import { type FrontParts, frontRoutes } from '../../src/http/routes.ts';
 import { manualClock } from '../support/manual-clock.ts';
 import { originKey } from '../support/origin-key.ts';
+import { allRoutes, example } from './all-routes.ts';
 import { by, startBroker, type TestBroker } from './start-front.ts';
 
 /** Markup as somebody reads it. */
@@ -375,28 +374,6 @@ t.test('pages of a list, filters of requests', async (t) => {
   }
   for (const other of ['{"kind":"control"}', '{"kind":"request"', '']) t.equal(requestOf(other), null);
 });
-
-/** Every route there is. */
-function allRoutes(): readonly Route[] {
-  const parts = {
-    health: {},
-    baseUrl: '',
-  };
-  return frontRoutes(parts as unknown as FrontParts);
-}
-
-/** A path that a route matches. */
-function example({ path }: Route): string {
-  const values: Record<string, string> = {
-    id: '1',
-    vault: 'default',
-    host: 'a.example.com',
-    key: 'K',
-    session: 's',
-    agent: 'a',
-  };
-  return path.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? 'x');
-}
 
 const formType = 'application/x-www-form-urlencoded';
 

@@ -21,7 +21,7 @@ function load(file: string, type: string): Asset {
 
 /** Without the comments that have lines of their own, and without indentation: a quarter of it, which nobody reads there. */
 function shortened(text: string): string {
-  return text.replace(/^\s*(?:\/\*[^]*?\*\/|\/\/.*)$/gm, '').replace(/^\s+/gm, '');
+  return text.replace(/^\s*(?:\/\*[\s\S]*?\*\/|\/\/.*)$/gm, '').replace(/^\s+/gm, '');
 }
 
 /** All that a page may load: there is nothing from elsewhere, and nothing inline. */
