@@ -58,10 +58,11 @@ async function codeProblem(
   code: Secret,
 ): Promise<Problem | null> {
   const wrong = problem('forbidden', wrongCode);
-  if (failures.wait(incoming.peer, clock.now()) > 0) return failed(wrong);
+  if (failures.guessWait(incoming.peer, name, clock.now()) > 0) return failed(wrong, name);
   const used = await vault.ask('operator.useCode', { name, code, by });
-  if (used.ok) return null;
-  return used.problem.code === 'unauthorized' ? failed(wrong) : used.problem;
+  if (!used.ok) return used.problem.code === 'unauthorized' ? failed(wrong, name) : used.problem;
+  failures.guessedRight(incoming.peer, name);
+  return null;
 }
 
 const unproved =
