@@ -7,6 +7,7 @@ import { credential, type Place, workspace } from './place.ts';
 import { forwardProxy, type Running, type Subject } from './subject.ts';
 
 const launcher = join(root, 'bin/broker');
+const main = join(root, 'bin/main.ts');
 
 const services = `services:
   - host: upstream.test
@@ -17,11 +18,11 @@ const services = `services:
 
 /**
  * Starts the whole broker as its users do: policy (unknown hosts are refused), audit, netguard, deadlines and
- * limits are on. The limits are out of reach, and loopback is allowed, since all traffic here is on it.
+ * limits are on. `watched`: with a module loaded into each of its threads. The limits are out of reach, and loopback is allowed, since all traffic here is on it.
  */
 export async function startBroker(
   place: Place,
-  env: Readonly<Record<string, string>> = {},
+  watched?: { readonly hook: URL; readonly env: Readonly<Record<string, string>> },
 ): Promise<Running> {
   const directory = workspace(place, 'broker');
   const data = join(directory, 'data');
@@ -29,7 +30,13 @@ export async function startBroker(
   args.push('--workers', String(place.lanes), '--allow-private-ranges');
   args.push('--upstream-ca', join(place.certs, 'upstream-ca.pem'));
   args.push('--rate-limit', '1000000', '--rate-burst', '1000000', '--rate-inflight', '100000');
-  const child = start('broker', launcher, args, { cores: place.proxyCores, env });
+  // The launcher drops what a variable would have Node load.
+  const child = watched
+    ? start('broker', process.execPath, [`--import=${watched.hook.href}`, main, ...args], {
+        cores: place.proxyCores,
+        env: { ...watched.env, UV_THREADPOOL_SIZE: '64' },
+      })
+    : start('broker', launcher, args, { cores: place.proxyCores });
   try {
     await ready(child, () => child.stdout().includes('vault run'));
     const address = found(/^ {2}API +(\S+)/m, child.stdout());

@@ -3,7 +3,7 @@ import { Session } from 'node:inspector/promises';
 import { BroadcastChannel, isMainThread, threadId } from 'node:worker_threads';
 
 /*
- * Preloaded into the broker (NODE_OPTIONS=--import), into its main thread and each of its others. SIGUSR2
+ * Preloaded into the broker (`--import`), into its main thread and each of its others. SIGUSR2
  * begins a CPU profile of all threads, a second one ends it and writes one file for each thread to
  * BENCH_PROFILE_DIR: NAME.part while it runs, NAME.cpuprofile when it is whole. A profile by --cpu-prof would hold the start and the warm-up too.
  */

@@ -42,8 +42,8 @@ async function main({ scenario, leg, seconds, top }: Options): Promise<void> {
   mkdirSync(directory, { recursive: true });
   const place = await openPlace(await openGround(), 1);
   const running = await startBroker(place, {
-    NODE_OPTIONS: `--import=${new URL('./profile-hook.ts', import.meta.url).href}`,
-    BENCH_PROFILE_DIR: directory,
+    hook: new URL('./profile-hook.ts', import.meta.url),
+    env: { BENCH_PROFILE_DIR: directory },
   });
   const reach = running.ways.find((way) => way.leg === leg)?.reach(scenario.upstream);
   if (!reach) throw failed(`${scenario.name} can't be run with --leg ${leg}.`);

@@ -1,7 +1,8 @@
 import type { Dispatcher } from 'undici';
 import { tokenKind } from '../src/actors/vault/token.ts';
 import type { Input } from './cli.ts';
-import { brokerAddress, type Credentials, credentials } from './target.ts';
+import { connectorTo } from './connector.ts';
+import { brokerAddress, type Credentials, credentials, dataDirectory } from './target.ts';
 import { Failure, failed, misused, printable } from './terminal.ts';
 
 /** A refusal by the broker, with its code and the body's other fields. */
@@ -47,6 +48,12 @@ export function route(parts: TemplateStringsArray, ...values: readonly (string |
   return String.raw({ raw: parts }, ...values.map((value) => encodeURIComponent(value)));
 }
 
+/** The broker that is meant, and where its data directory would be if it is the local one. */
+interface Place {
+  readonly address: string;
+  readonly directory: string;
+}
+
 const connectTimeout = 5_000;
 const answerTimeout = 60_000;
 
@@ -57,18 +64,19 @@ const answerTimeout = 60_000;
  */
 export async function connect(input: Input, as: 'operator' | 'agent' | 'anyone' = 'operator'): Promise<Api> {
   const address = brokerAddress(process.env, input.text('address'));
-  if (as === 'anyone') return client(address, null);
+  const place = { address, directory: dataDirectory(process.env, input.text('data-dir')) };
+  if (as === 'anyone') return client(place, null);
   let who: Credentials;
   try {
     who = credentials(process.env, address, { agent: as === 'agent', dataDir: input.text('data-dir') });
   } catch (error) {
-    await client(address, null).text('/health');
+    await client(place, null).text('/health');
     throw error;
   }
   const named = input.text('vault');
   const vault = vaultName(named ?? 'default');
   const kind = named === undefined ? tokenKind(who.token.reveal()) : null;
-  return client(address, who, {
+  return client(place, who, {
     vault: kind === 'session' ? undefined : vault,
     vaultIfNamed: named === undefined && kind !== 'agent' ? undefined : vault,
   });
@@ -81,7 +89,7 @@ export function vaultName(text: string): string {
 }
 
 function client(
-  address: string,
+  { address, directory }: Place,
   who: Credentials | null,
   vaults: Partial<Pick<Api, 'vault' | 'vaultIfNamed'>> = {},
 ): Api {
@@ -90,7 +98,7 @@ function client(
     // proxy variables (we may run below `vault run`) don't apply.
     const { Agent } = await import('undici');
     const agent = new Agent({
-      connect: { timeout: connectTimeout },
+      connect: connectorTo({ address, directory, token: who?.token ?? null }) ?? { timeout: connectTimeout },
       headersTimeout: answerTimeout,
       pipelining: 0,
     });

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
 import { Secret } from '../src/actors/vault/secret.ts';
+import { isLoopback } from './local-socket.ts';
 import { failed, misused } from './terminal.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -30,11 +31,6 @@ export function brokerAddress(env: Env, flag?: string): string {
   return url.origin;
 }
 
-function isLoopback(address: string): boolean {
-  const { hostname } = new URL(address);
-  return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d+){3}$/.test(hostname);
-}
-
 export interface Credentials {
   readonly token: Secret;
   /** How a message calls the place the token came from. */
@@ -56,7 +52,7 @@ export function credentials(
   if (env.BROKER_OPERATOR_TOKEN) return token(env.BROKER_OPERATOR_TOKEN, 'BROKER_OPERATOR_TOKEN');
   if (options.agent && env.BROKER_SESSION_TOKEN)
     return token(env.BROKER_SESSION_TOKEN, 'BROKER_SESSION_TOKEN');
-  if (!isLoopback(address) && !options.dataDir && !env.BROKER_DATA_DIR) {
+  if (!isLoopback(new URL(address).hostname) && !options.dataDir && !env.BROKER_DATA_DIR) {
     throw failed(
       `No operator token for ${address}. Set BROKER_OPERATOR_TOKEN, or name its data directory by --data-dir.`,
     );

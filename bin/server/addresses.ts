@@ -1,3 +1,6 @@
+import { isIPv6 } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import type { FrontAddress } from '../../src/http/front-options.ts';
 import type { ServerSettings } from './options.ts';
 
 /** The names that the API answers to, so that a web page can't reach it under another by DNS rebinding. */
@@ -14,6 +17,27 @@ export function bareNames(host: string): string[] {
 
 export function urlHost(host: string): string {
   return host.includes(':') && !host.startsWith('[') ? `[${host}]` : host;
+}
+
+/**
+ * Whether a connection to `address` and `port` ends at this server: at an address that it listens on, or by the public
+ * URL, whose way here is the operator's own.
+ */
+export function ownsOf(settings: ServerSettings, apiPort: number): FrontAddress['owns'] {
+  const publicUrl = settings['public-url'] === null ? null : new URL(settings['public-url']);
+  const publicPort = Number(publicUrl?.port || (publicUrl?.protocol === 'https:' ? 443 : 80));
+  return ({ host, port, address }) => {
+    if (publicUrl?.hostname === host && publicPort === port) return true;
+    return port === apiPort && listensOn(settings.host, address);
+  };
+}
+
+function listensOn(host: string, address: string): boolean {
+  if (host === address || (host === 'localhost' && address === '127.0.0.1')) return true;
+  if (host !== '0.0.0.0' && host !== '::') return false;
+  const isOther = host === '0.0.0.0' && isIPv6(address);
+  const own = Object.values(networkInterfaces()).flat();
+  return !isOther && (/^127\.|^::1$/.test(address) || own.some((each) => each?.address === address));
 }
 
 /** What links begin with. */

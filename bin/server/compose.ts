@@ -26,8 +26,9 @@ import { shareBytes } from '../../src/proxy/shares.ts';
 import type { LaneBoot, SharedMemory } from '../../src/workers/boot.ts';
 import { createPool } from '../../src/workers/pool.ts';
 import { createRecordings } from '../../src/workers/recordings.ts';
+import { claimLocalSocket } from '../local-socket.ts';
 import { failed } from '../terminal.ts';
-import { bareNames, baseUrlOf, hostNames, urlHost } from './addresses.ts';
+import { bareNames, baseUrlOf, hostNames, ownsOf, urlHost } from './addresses.ts';
 import { checkSettings } from './checks.ts';
 import { createExplain } from './explain.ts';
 import { createHealth } from './health.ts';
@@ -101,6 +102,11 @@ export async function compose(
   undo.push(() => auditLog.close());
 
   const { apiPort, proxyPort } = await claimPorts(settings);
+  const local = claimLocalSocket(directory.path, [
+    baseUrlOf(settings, apiPort, tls !== null),
+    `http://${urlHost(settings.host)}:${apiPort}`,
+  ]);
+  undo.push(() => local.release());
   const baseUrl = baseUrlOf(settings, apiPort, tls !== null);
   const options = proxyOptions(settings, { apiPort, proxyPort, baseUrl, upstreamCa });
   const lanes = process.platform === 'linux' ? Math.max(1, settings.workers) : 1;
@@ -192,7 +198,15 @@ export async function compose(
     draining = true;
   });
   const front = await startFront({
-    address: { host: settings.host, port: apiPort, tls, baseUrl, hostNames: hostNames(settings, baseUrl) },
+    address: {
+      host: settings.host,
+      port: apiPort,
+      tls,
+      socketPath: local.path,
+      owns: ownsOf(settings, apiPort),
+      baseUrl,
+      hostNames: hostNames(settings, baseUrl),
+    },
     proxy: {
       port: proxyPort,
       url: (token, name) => `https://${token}:${name}@${urlHost(new URL(baseUrl).hostname)}:${proxyPort}`,

@@ -206,6 +206,8 @@ export const joined = named(
   }),
 );
 
+export const proof = named('Proof', whole({ proof: text() }));
+
 export const explanation = named(
   'Explanation',
   whole({

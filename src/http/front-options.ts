@@ -4,6 +4,7 @@ import type { Result } from '../actors/vault/problem.ts';
 import type { By, VaultProtocol } from '../actors/vault/protocol.ts';
 import type { Secret } from '../actors/vault/secret.ts';
 import type { SignInFailures } from '../actors/vault/sign-in-failures.ts';
+import type { ProofQuestion } from '../actors/vault/token-proof.ts';
 import type { RateOptions } from './api-rate.ts';
 import type { EventSource } from './event-hub.ts';
 
@@ -59,6 +60,10 @@ export interface FrontAddress {
   readonly port: number;
   /** PEM files; null: without TLS. */
   readonly tls: { readonly certFile: string; readonly keyFile: string } | null;
+  /** The Unix socket of local commands. */
+  readonly socketPath: string;
+  /** Whether who connected there, for that host, has reached this server and nobody else. */
+  owns(way: Pick<ProofQuestion, 'host' | 'port' | 'address'>): boolean;
   /** What links begin with, without a slash at the end; null: scheme, host and port as they are. */
   readonly baseUrl: string | null;
   /** The `Host` names that are answered to, without port. */

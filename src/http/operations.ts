@@ -43,6 +43,13 @@ export const operations: Operations = {
     about: 'What a vault offers: hosts and credential keys, never a value.',
     answers: { 200: answers.discovery },
   },
+  'POST /v1/prove': {
+    about:
+      'Proof that this broker knows a token, without the token: HMAC-SHA256 by the SHA-256 of the token, over the lines `broker server proof v1`, nonce, host, port, address. `token` is the first 16 hex digits of that SHA-256.',
+    answers: { 200: answers.proof },
+    refusals: ['misdirected_request', 'unauthorized', 'rate_limited'],
+  },
+
   'POST /v1/explain': {
     about:
       'What would be done with a request: which service matches, what would be injected, or why not. Nothing is sent.',

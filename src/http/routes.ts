@@ -21,6 +21,7 @@ import { liveRoutes } from './pages/live.ts';
 import { proposalReviewRoutes } from './proposal-review.ts';
 import { proposalRoutes } from './proposals.ts';
 import type { Route } from './route.ts';
+import { proofRoutes } from './server-proof.ts';
 import { serviceRoutes } from './services.ts';
 import { sessionRoutes } from './sessions.ts';
 import type { Signatures } from './signature.ts';
@@ -39,6 +40,7 @@ export interface FrontParts extends FrontOptions {
 export function frontRoutes(front: FrontParts): Route[] {
   const routes = [
     ...healthRoutes(front),
+    ...proofRoutes(front),
     ...discoveryRoutes(front),
     ...proposalRoutes(front),
     ...proposalReviewRoutes(front),

@@ -10,6 +10,7 @@ import { checkProposal } from '../actors/vault/proposal-rules.ts';
 import type { ProposalBody } from '../actors/vault/protocol.ts';
 import { Secret } from '../actors/vault/secret.ts';
 import { checkServices } from '../actors/vault/service-rules.ts';
+import { type ProofQuestion, tokenNameLength } from '../actors/vault/token-proof.ts';
 import {
   credentialKey,
   credentialValues,
@@ -147,6 +148,19 @@ export const redeemBody = bodyCheck<{ name?: string }>(object({ name: agentName 
 
 export const explainBody = bodyCheck<{ method?: string; url: string }>(
   object({ method: { ...string, maxLength: 64 }, url: { ...string, maxLength: 8192 } }, ['url']),
+);
+
+export const proofBody = bodyCheck<ProofQuestion>(
+  object(
+    {
+      token: { ...string, pattern: `^[0-9a-f]{${tokenNameLength}}$` },
+      nonce: { ...string, pattern: '^[0-9a-f]{64}$' },
+      host: { ...string, maxLength: 255 },
+      port: { type: 'integer', minimum: 1, maximum: 65_535 },
+      address: { ...string, maxLength: 64 },
+    },
+    ['token', 'nonce', 'host', 'port', 'address'],
+  ),
 );
 
 export const waitQuery = queryCheck<{ wait?: number }>(

@@ -11,6 +11,8 @@ export interface ServerOptions {
   /** 0: any free one. */
   readonly port: number;
   readonly tls: { readonly certFile: string; readonly keyFile: string } | null;
+  /** A Unix socket to listen on beside it, without TLS: who may open it is for its directory to say. */
+  readonly socketPath: string;
   /** Gives the reply to each request. It never rejects. */
   answer(incoming: Incoming): Promise<Reply>;
   /** Told of bodies that broke off in their middle. */
@@ -33,16 +35,17 @@ const native = uWS as unknown as { LIBUS_LISTEN_EXCLUSIVE_PORT: number; _cfg(opt
 native._cfg('silent');
 
 /**
- * Listens for HTTP/1.1 on one address.
+ * Listens for HTTP/1.1 on one address, and on a Unix socket.
  *
  * @throws Error where it can't, saying what to do
  */
-export function listen({ host, port, tls, answer, onError }: ServerOptions): Server {
+export function listen({ host, port, tls, socketPath, answer, onError }: ServerOptions): Server {
   const app = createApp(tls);
+  const local = tls === null ? app : uWS.App();
   let active = 0;
   let isStopping = false;
 
-  app.any('/*', (res, req) => {
+  function serve(res: uWS.HttpResponse, req: uWS.HttpRequest): void {
     active++;
     const request = receive(res, req);
     void answer(request.incoming).then(async (reply) => {
@@ -57,17 +60,22 @@ export function listen({ host, port, tls, answer, onError }: ServerOptions): Ser
         request.end();
       }
     });
-  });
+  }
 
+  for (const each of new Set([app, local])) each.any('/*', serve);
   const socket = bind(app, host, port);
+  const localSocket = bindLocal(local, socketPath);
   return {
     port: uWS.us_socket_local_port(socket as uWS.us_socket),
     stopListening() {
       isStopping = true;
       uWS.us_listen_socket_close(socket);
+      uWS.us_listen_socket_close(localSocket);
     },
     active: () => active,
-    close: () => void app.close(),
+    close: () => {
+      for (const each of new Set([app, local])) each.close();
+    },
   };
 }
 
@@ -98,6 +106,15 @@ function bind(app: uWS.TemplatedApp, host: string, port: number): uWS.us_listen_
   throw new Error(
     `The API can't listen on ${host} port ${port}: the port is in use, or the address is not of this machine. Choose another with --port or --host, or stop what uses it.`,
   );
+}
+
+function bindLocal(app: uWS.TemplatedApp, path: string): uWS.us_listen_socket {
+  let socket: uWS.us_listen_socket | false = false;
+  app.listen_unix((listening) => {
+    socket = listening;
+  }, path);
+  if (socket) return socket;
+  throw new Error(`The socket for local commands can't be made at ${path}. Check the disk and its rights.`);
 }
 
 interface Receiving {
@@ -154,9 +171,10 @@ function receive(res: uWS.HttpResponse, req: uWS.HttpRequest): Receiving {
   };
 }
 
-/** As node:net writes it, since failures are counted by it together with the proxy's. */
+/** As node:net writes it, since failures are counted by it together with the proxy's; of the Unix socket `local`. */
 function addressOf(res: uWS.HttpResponse): string {
   const bytes = new Uint8Array(res.getRemoteAddress());
+  if (bytes.length === 0) return 'local';
   return bytes.length === 16 ? formatIpv6(bytes) : bytes.join('.');
 }
 

@@ -21,7 +21,7 @@ t.before(async () => {
     preload: [...way.preload, 'sabotage'],
     env: { BROKER_TEST_SABOTAGE: folder },
     // The limit is each thread's own; without one a thread would have to fill gigabytes first.
-    nodeOptions: '--max-old-space-size=128',
+    nodeOptions: ['--max-old-space-size=128'],
   });
   const host = 'api.test';
   const services = [{ host, auth: { type: 'bearer', token: 'TOKEN' } }];

@@ -46,7 +46,7 @@ async function start(t: Test, directory?: string): Promise<{ broker: Broker; tar
     args: [...way.args, '--rate-limit', '0'],
     preload: [...way.preload, 'sabotage'],
     env: { BROKER_TEST_SABOTAGE: folder },
-    nodeOptions: '--max-old-space-size=128',
+    nodeOptions: ['--max-old-space-size=128'],
   });
   await broker.api('POST', '/v1/credentials', {
     body: { credentials: { TOKEN: 'value' } },

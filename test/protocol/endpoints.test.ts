@@ -4,6 +4,7 @@
  */
 import { request } from 'node:http';
 import t from 'tap';
+import { hashToken } from '../../src/actors/vault/token.ts';
 import { type Contract, startContract } from './contract.ts';
 
 let api: Contract;
@@ -31,6 +32,14 @@ t.test('health, readiness, metrics, root, description, guide: for anyone, but fo
     status: 200,
     headers: { 'content-type': /^text\/markdown/ },
   });
+  const name = hashToken(api.owner).slice(0, 16);
+  const port = Number(new URL(api.broker.address).port);
+  const question = { token: name, nonce: '0'.repeat(64), host: '127.0.0.1', port, address: '127.0.0.1' };
+  t.match(await api.ask('POST', '/v1/prove', { body: question }), {
+    status: 200,
+    json: { proof: /^[0-9a-f]{64}$/ },
+  });
+  t.match(await api.ask('POST', '/v1/prove', { body: { ...question, port: 1 } }), { status: 421 });
   t.match(await api.ask('GET', '/metrics'), { status: 401 });
   t.match(await api.own('GET', '/metrics'), { status: 200, text: /^# HELP /m });
 });

@@ -114,7 +114,7 @@ t.test('public names, and an API over TLS', async (t) => {
   t.equal(await tlsGet(port, caFile, '/metrics'), 200, 'metrics for anyone, with --metrics-public');
   const owner = {
     BROKER_ADDR: `https://localhost:${port}`,
-    BROKER_DATA_DIR: directory,
+    BROKER_OPERATOR_TOKEN: readFileSync(join(directory, 'owner.token'), 'utf8').trim(),
     NODE_EXTRA_CA_CERTS: caFile,
   };
   t.match(await run(launcher, ['vault', 'list'], { env: owner }), { code: 0, stdout: /^default/m });
@@ -197,7 +197,7 @@ t.test('the CA: root and leaves, and where the root is had', async (t) => {
   t.equal(first.serialNumber, again.serialNumber, 'minted once');
   const [from, to] = [Date.parse(first.validFrom), Date.parse(first.validTo)];
   t.ok(Math.abs(to - Date.now() - 86_400_000) < 60_000, 'for 24 hours');
-  t.ok(Date.now() - from > 240_000 && Date.now() - from < 360_000, 'and 5 minutes back');
+  t.ok(Date.now() - from > 6 * 86_400_000, 'and a week back, for clocks that are set back');
 });
 
 t.test('one port for TLS-wrapped and plain; the broker itself is out of reach', async (t) => {

@@ -308,7 +308,7 @@ group('wire_host_header', async ({ input, expect }, t) => {
   const preload = new URL('./preload/default-ports.ts', import.meta.url).href;
   const one = await startBroker(t, {
     args: [...wide, '--upstream-ca', caFile],
-    nodeOptions: `--import=${preload}`,
+    nodeOptions: [`--import=${preload}`],
     env: { BROKER_TEST_PORTS: `${named}=${target.port}` },
   });
   const answer = await absolute(one, `${input.scheme}://${input.target}/`, { token: await one.session() });

@@ -12,6 +12,7 @@ const preloads = {
   ungated: new URL('./preload/ungated.ts', import.meta.url),
 };
 export const launcher = fileURLToPath(new URL('../../bin/broker', import.meta.url));
+const main = fileURLToPath(new URL('../../bin/main.ts', import.meta.url));
 
 /** What a process printed, and its exit code; null where a signal ended it. */
 export interface Ran {
@@ -35,7 +36,7 @@ export interface BrokerOptions {
   /** Modules loaded into the broker's process and threads before its own, from `preload/`. */
   readonly preload?: readonly (keyof typeof preloads)[];
   /** Flags of Node for the broker's process, such as a limit of memory. */
-  readonly nodeOptions?: string;
+  readonly nodeOptions?: readonly string[];
 }
 
 /** A broker that runs, as a process of its own, from a directory that isn't the checkout. */
@@ -121,9 +122,16 @@ export async function startBroker(t: Test, options: BrokerOptions = {}): Promise
   const names = ['lifeline', ...(options.preload ?? [])] as const;
   const preload = names.map((name) => `--import=${preloads[name].href}`);
   const flags = ['--data-dir', directory, '--port', '0', '--proxy-port', '0', '--workers', '2'];
-  const child = start(launcher, ['server', ...flags, ...(options.args ?? [])], {
-    env: { ...options.env, NODE_OPTIONS: [...preload, options.nodeOptions ?? ''].join(' ') },
-  });
+  // Not by the launcher, which drops what a variable would have Node load.
+  const node = ['--disable-sigusr1', '--disable-warning=ExperimentalWarning', ...preload];
+  const nodeOptions = options.nodeOptions ?? [];
+  const child = start(
+    process.execPath,
+    [...node, ...nodeOptions, main, 'server', ...flags, ...(options.args ?? [])],
+    {
+      env: { UV_THREADPOOL_SIZE: '64', ...options.env },
+    },
+  );
   t.teardown(() => child.kill('SIGKILL'));
   const { printed, ended } = collect(child);
   await until(() => {

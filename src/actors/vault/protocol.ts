@@ -12,6 +12,7 @@ import type {
 import type { Result } from './problem.ts';
 import type { Review } from './review-rules.ts';
 import type { Secret } from './secret.ts';
+import type { ProofQuestion } from './token-proof.ts';
 
 /** Who a token belongs to. */
 export type Identity =
@@ -174,6 +175,9 @@ type In<I, O> = { in: I; out: Result<O> };
 export interface VaultProtocol {
   /** Whose token has this SHA-256 (hex)? null: nobody's, or expired, or revoked. Slides an operator's expiry. */
   identify: { in: { hash: string }; out: Identity | null };
+
+  /** Proves that this broker knows a token (`token-proof.ts`); null: it knows none of that name. */
+  'token.prove': { in: ProofQuestion; out: string | null };
 
   'vault.list': { in: Record<string, never>; out: readonly VaultView[] };
   'vault.get': In<{ vault: string }, VaultView>;

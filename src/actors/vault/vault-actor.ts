@@ -16,6 +16,7 @@ import { loadState, type OnDamaged } from './vault-load.ts';
 import { loginCodeHandlers } from './vault-login-codes.ts';
 import { metaHandlers } from './vault-meta.ts';
 import { operatorHandlers } from './vault-operators.ts';
+import { proofHandlers } from './vault-proof.ts';
 import { proposalHandlers } from './vault-proposals.ts';
 import { serviceHandlers } from './vault-services.ts';
 import { sessionHandlers } from './vault-sessions.ts';
@@ -91,6 +92,7 @@ export function vaultActor(options: VaultOptions): ActorSpec<VaultProtocol> {
           ...operatorHandlers(writer),
           ...loginCodeHandlers(writer),
           ...metaHandlers(writer),
+          ...proofHandlers(state),
           'lane.attach'({ lane, port, epoch }) {
             publisher.attach(lane, port, epoch, fullState(state));
             return null;

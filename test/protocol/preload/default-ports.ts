@@ -3,7 +3,7 @@ import net from 'node:net';
 import { isMainThread } from 'node:worker_threads';
 
 /*
- * Preloaded into a broker (NODE_OPTIONS=--import): what a machine would do on which every name is at 127.0.0.1, and
+ * Preloaded into a broker (`--import`): what a machine would do on which every name is at 127.0.0.1, and
  * whose kernel sends the ports 80 and 443 of its own addresses on to those in BROKER_TEST_PORTS (`80=8080,443=8443`),
  * so that no test needs the rights to listen there.
  */

@@ -2,7 +2,7 @@ import dns from 'node:dns';
 import { isMainThread } from 'node:worker_threads';
 
 /*
- * Preloaded into a broker (NODE_OPTIONS=--import): what a machine would say on which every name below `.test` is
+ * Preloaded into a broker (`--import`): what a machine would say on which every name below `.test` is
  * in the hosts file, at 127.0.0.1. Clients can't be given `localhost`: they go past a proxy for it.
  */
 
