@@ -3,6 +3,7 @@ import { hostname } from 'node:os';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { auditLine } from '../../src/actors/audit.ts';
 import { type AuditLog, openAuditLog } from '../../src/actors/audit-log.ts';
+import { lastChange } from '../../src/actors/audit-tail.ts';
 import { verifyAuditLog } from '../../src/actors/audit-verify.ts';
 import type { Clock } from '../../src/actors/core/clock.ts';
 import type { Ref } from '../../src/actors/core/protocol.ts';
@@ -149,6 +150,7 @@ export async function compose(
         store,
         kek,
         audit,
+        lastAudited: () => lastChange(directory.path),
         quotas: quotasOf(settings),
         onEvent: events.publish,
         onError: (error) => log('error', 'a change could not be stored', failureFields(error)),

@@ -3,10 +3,19 @@ import type { ActorSpec } from './core/behavior.ts';
 
 export interface AuditProtocol {
   /** Records of the control plane: complete NDJSON lines, as text or as its UTF-8, and how many. */
-  append: { in: { lines: string | Uint8Array; count: number } };
+  append: {
+    in: {
+      lines: string | Uint8Array;
+      count: number;
+      /** The sender has them on the disk until they are in the log, and bounds them: they are never dropped, nor lost by a stop. */
+      owed?: boolean;
+    };
+  };
   /** One of the sources has something to read. */
   ready: { in: Record<string, never> };
-  /** Writes now what was appended before, and what is in the sources. `written: false`: the disk refuses, and the records are still held. */
+  /**
+   * Writes now what was appended before, and what is in the sources. `written: false`: the disk refuses, and the records are still held.
+   */
   flush: { in: Record<string, never>; out: { written: boolean } };
 }
 
@@ -60,7 +69,7 @@ export function auditActor(options: AuditOptions): ActorSpec<AuditProtocol> {
   const { log, sources = new Set(), health, onError, onLost = () => {} } = options;
   const { batchMs = 50, retryMs = 250, maxHeldBytes = 16 * 2 ** 20 } = options;
   // All of this outlives a restart of the actor: what was accepted once is owed to the log.
-  let held: { lines: Uint8Array; count: number }[] = [];
+  let held: { lines: Uint8Array; count: number; owed: boolean }[] = [];
   let heldBytes = 0;
   let dropped = 0;
   let failing = false;
@@ -128,12 +137,12 @@ export function auditActor(options: AuditOptions): ActorSpec<AuditProtocol> {
 
       return {
         handlers: {
-          append({ lines, count }) {
+          append({ lines, count, owed = false }) {
             const bytes = typeof lines === 'string' ? Buffer.from(lines) : lines;
-            if (heldBytes + bytes.length > maxHeldBytes) {
+            if (!owed && heldBytes + bytes.length > maxHeldBytes) {
               dropped += count;
             } else {
-              held.push({ lines: bytes, count });
+              held.push({ lines: bytes, count, owed });
               heldBytes += bytes.length;
             }
             if (heldBytes >= batchBytes && !failing) write();
@@ -147,7 +156,7 @@ export function auditActor(options: AuditOptions): ActorSpec<AuditProtocol> {
           while (!write() && clock.monotonic() < end) {
             await new Promise<void>((resolve) => clock.setTimer(retryMs, resolve));
           }
-          let lost = held.reduce((sum, { count }) => sum + count, dropped);
+          let lost = held.reduce((sum, { count, owed }) => (owed ? sum : sum + count), dropped);
           for (const source of sources) lost += source.countLines();
           if (lost > 0) onLost(lost);
         },

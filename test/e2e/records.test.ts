@@ -3,7 +3,7 @@
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import type http from 'node:http';
 import net from 'node:net';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import tls from 'node:tls';
 import t, { type Test } from 'tap';
 import { type Broker, startBroker, temporary, until } from '../support/broker.ts';
 import { reaching, startUpstream, type Upstream } from '../support/tls-upstream.ts';
-import { laneOf, openOnBothLanes, type Target } from '../support/tunnel.ts';
+import { laneOf, openOnBothLanes, openTunnel, rootOf, type Target } from '../support/tunnel.ts';
 
 type Record = globalThis.Record<string, unknown>;
 
@@ -163,3 +163,55 @@ async function killLane(t: Test, broker: Broker, target: Target, act: string): P
     `${seen.length} requests that the upstream saw have one record each`,
   );
 }
+
+t.test('changes that were acknowledged are in the audit after a kill', async (t) => {
+  const directory = join(temporary(t), 'data');
+  const acknowledged: string[] = [];
+  for (let round = 0; round < 4; round++) {
+    const { broker } = await start(t, directory);
+    const changeOn = async (writer: number) => {
+      for (let i = 0; ; i++) {
+        const key = `R${round}_${writer}_${i}`;
+        const body = { credentials: { [key]: 'x' } };
+        const { status } = await broker.api('POST', '/v1/credentials', { vault: 'default', body });
+        if (status === 200) acknowledged.push(key);
+      }
+    };
+    const before = acknowledged.length;
+    const writing = Array.from({ length: 4 }, (_, writer) => changeOn(writer).catch(() => {}));
+    await until(() => acknowledged.length >= before + 40 + 13 * round, 'changes');
+    broker.process.kill('SIGKILL');
+    await Promise.all([...writing, broker.ended]);
+  }
+  const { broker } = await start(t, directory);
+  const count = new Map<string, number>();
+  for (const { action, keys } of await broker.audit()) {
+    if (action !== 'credential.set') continue;
+    for (const key of keys as string[]) count.set(key, (count.get(key) ?? 0) + 1);
+  }
+  t.same(
+    acknowledged.filter((key) => count.get(key) !== 1),
+    [],
+    `${acknowledged.length} changes are in the audit, once each`,
+  );
+  t.match(await broker.command(['audit', 'verify', '--data-dir', broker.directory]), { code: 0 });
+});
+
+t.test('a stop while the log can\u2019t be written says how many records are lost', async (t) => {
+  const { broker, target } = await start(t);
+  const rootPem = await rootOf(broker);
+  const tunnel = await openTunnel(broker, rootPem, target);
+  await tunnel.request('/before');
+  await broker.audit();
+  const folder = join(broker.directory, 'audit');
+  renameSync(folder, `${folder}.away`);
+  writeFileSync(folder, '');
+  const { status } = await tunnel.request('/during');
+  tunnel.close();
+  broker.process.kill('SIGTERM');
+  const { code, stderr } = await broker.ended;
+  t.equal(status, 200, 'the log was thought to be well when it came');
+  t.equal(code, 74);
+  const said = stderr.split('\n').find((line) => line.includes('audit records are lost')) ?? '{}';
+  t.match(JSON.parse(said), { level: 'error', records: 1 });
+});

@@ -78,7 +78,9 @@ async function boot(t: Test, directory: string, given: Given = {}) {
     const audit = system.spawn(auditActor({ log, health, onError: (error) => t.fail(error.message) }));
     const damaged: string[] = [];
     const onDamaged = (table: string, key: string) => damaged.push(`${table} ${key}`);
-    const vault = system.spawn(vaultActor({ store, kek, audit, quotas: usualQuotas, onDamaged }));
+    const vault = system.spawn(
+      vaultActor({ store, kek, audit, lastAudited: () => 0, quotas: usualQuotas, onDamaged }),
+    );
     const change = createMasterPassword({ store, kek, directory, vault, derive, cost: cheap });
     const secret = (text: string | null) => (text === null ? null : new Secret(text));
     return {

@@ -1,6 +1,7 @@
 import { createSecretKey } from 'node:crypto';
 import { once } from 'node:events';
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import t from 'tap';
@@ -111,6 +112,58 @@ t.test('a store that is lost in a commit: the actor starts anew from what is sto
   t.match(lane.drain(), [{ full: false, deltas: [{ value: 'new' }] }], 'and hear what comes after');
 });
 
+t.test('a change is in the audit once, wherever the process ended', async (t) => {
+  const path = mkdtempSync(join(tmpdir(), 'broker-outbox.'));
+  t.teardown(() => rmSync(path, { recursive: true, force: true }));
+  /** Takes records and never writes any: what is left when the process is killed before the next batch. */
+  const deaf: ActorSpec<AuditProtocol> = {
+    name: 'audit',
+    start: () => ({ handlers: { append: () => {}, ready: () => {}, flush: () => ({ written: false }) } }),
+  };
+  const changes = async (running: Running) => {
+    const records = await running.audit();
+    return records.map(({ keys }) => (keys as string[])[0]);
+  };
+  const committed: string[] = [];
+  const change = async (running: Running, keys: readonly string[]) => {
+    for (const key of keys) await store(running, { [key]: 'x' });
+    committed.push(...keys);
+  };
+
+  const killed = await startVault(t, path, undefined, deaf);
+  await change(killed, ['A', 'B', 'C']);
+  await killed.stop();
+  const again = await startVault(t, path);
+  t.same(await changes(again), committed, 'none was written: all are now');
+  await change(again, ['D', 'E']);
+  await again.audit();
+  await again.stop();
+  const third = await startVault(t, path);
+  t.same(
+    await changes(third),
+    committed,
+    'they were written, and their rows were still there: they are not again',
+  );
+  await change(third, ['F']);
+  await third.audit();
+  await third.stop();
+  const deafAgain = await startVault(t, path, undefined, deaf);
+  await change(deafAgain, ['G']);
+  await deafAgain.stop();
+  const last = await startVault(t, path);
+  t.same(await changes(last), committed, 'some were written, and one was not');
+
+  const rows = async () => {
+    let count = 0;
+    for await (const { key } of last.store.load('outbox')) if (key !== 'last') count++;
+    return count;
+  };
+  t.equal(await rows(), committed.length);
+  for (let i = 0; i < 4; i++) await last.clock.advance(2000);
+  t.equal(await rows(), 0, 'what is written is taken out, without another change');
+  await last.stop();
+});
+
 t.test('every change leaves one line in the audit, without values', async (t) => {
   const running = await startVault(t);
   const { vault: ref } = running;
@@ -140,6 +193,12 @@ t.test('every change leaves one line in the audit, without values', async (t) =>
     vault,
     status: 200,
   };
+  t.same(
+    records.map(({ change }) => change),
+    records.map((_, i) => i + 1),
+    'numbered',
+  );
+  for (const record of records) delete record.change;
   t.same(records, [
     { ...base, action: 'credential.set', keys: ['A', 'B'] },
     { ...base, action: 'service.set', mode: 'upsert', hosts: ['a.example'], keys: ['A'], removed: [] },

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { Test } from 'tap';
 import { type AuditProtocol, auditActor } from '../../src/actors/audit.ts';
 import { openAuditLog } from '../../src/actors/audit-log.ts';
+import { lastChange } from '../../src/actors/audit-tail.ts';
 import type { ActorSpec } from '../../src/actors/core/behavior.ts';
 import type { Ref } from '../../src/actors/core/protocol.ts';
 import { createSystem } from '../../src/actors/core/system.ts';
@@ -83,6 +84,7 @@ export async function startVault(
     store,
     kek,
     audit,
+    lastAudited: () => lastChange(path),
     quotas,
     onEvent: (event) => events.push(event),
     onError: (error) => errors.push(error),

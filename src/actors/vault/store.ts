@@ -16,10 +16,15 @@ export interface CredentialRow extends Sealed {
   readonly updated_at: string;
 }
 
+/** A record that the audit log may not have yet, as a line of it; in `last` the last number that was given. */
+export interface OutboxRow {
+  readonly line: string;
+}
+
 /**
  * What lies in each table. Keys: `vaults` vault id · `services` `VAULT_ID/host` · `credentials` `VAULT_ID/KEY` ·
  * `proposals` id · `slot_values` `PROPOSAL_ID/KEY` · `sessions`, `invites`, `operator_sessions` token hash ·
- * `agents`, `operators` name · `meta` `schema`, `revision`, `counters`, `kek`, `key/VAULT_ID`, `blob/NAME`.
+ * `agents`, `operators` name · `outbox` number of a change, or `last` · `meta` `schema`, `revision`, `counters`, `kek`, `key/VAULT_ID`, `blob/NAME`.
  */
 interface Rows {
   meta: object;
@@ -33,6 +38,7 @@ interface Rows {
   invites: Invite;
   operators: Operator;
   operator_sessions: OperatorSession;
+  outbox: OutboxRow;
 }
 
 export type Table = keyof Rows;

@@ -4,6 +4,7 @@ import type { ActorSpec } from '../core/behavior.ts';
 import type { Ref } from '../core/protocol.ts';
 import type { SupervisionPolicy } from '../core/supervision.ts';
 import { createAlarm } from './alarm.ts';
+import { createOutbox } from './outbox.ts';
 import type { VaultEvent, VaultProtocol } from './protocol.ts';
 import { createPublisher } from './publisher.ts';
 import type { Quotas } from './quotas.ts';
@@ -22,13 +23,15 @@ import { serviceHandlers } from './vault-services.ts';
 import { sessionHandlers } from './vault-sessions.ts';
 import { fullState } from './vault-state.ts';
 import { vaultHandlers } from './vault-vaults.ts';
-import { createOutbox, createWriter, type Writer } from './vault-writer.ts';
+import { createWriter, type Writer } from './vault-writer.ts';
 
 export interface VaultOptions {
   /** Prepared by `prepareVault`, which also gives `kek`. Whoever opened it closes it. */
   readonly store: Store;
   readonly kek: KeyObject;
   readonly audit: Ref<AuditProtocol>;
+  /** The number of the last change in the audit log as it was found (`audit-tail.ts`); asked once at most. */
+  readonly lastAudited: () => number;
   readonly quotas: Quotas;
   /** Told of what operators and agents want to hear of, after it has happened. It must not throw. */
   readonly onEvent?: (event: VaultEvent) => void;
@@ -41,6 +44,8 @@ export interface VaultOptions {
 }
 
 const retryMs = 1000;
+/** What the audit log has is taken out of the outbox so long after a change, if no other commit does it. */
+const tidyMs = 2000;
 
 /**
  * The vault: the only writer of the store, with the whole model in memory. Messages are handled one at a time, a commit
@@ -58,6 +63,7 @@ export function vaultActor(options: VaultOptions): ActorSpec<VaultProtocol> {
     supervision,
     async start({ clock, self, fail }) {
       const state = await loadState(store, kek, onDamaged);
+      await outbox.load(store, options.lastAudited);
       publisher.publishAll(fullState(state));
       const alarm = createAlarm(clock, () => self.tell('expire', {}) === 'sent');
       const flushAudit = () => {
@@ -76,6 +82,7 @@ export function vaultActor(options: VaultOptions): ActorSpec<VaultProtocol> {
         onSettled(changes) {
           for (const change of changes) alarm.before(dueAt(change));
           flushAudit();
+          alarm.before(clock.now() + tidyMs);
         },
       });
       alarm.before(clock.now());
@@ -102,6 +109,7 @@ export function vaultActor(options: VaultOptions): ActorSpec<VaultProtocol> {
           async expire() {
             flushAudit();
             alarm.before(await expireDue(writer));
+            if (!(await outbox.tidy(store.commit))) alarm.before(clock.now() + tidyMs);
           },
         },
         onDrain: () => void outbox.flush(),

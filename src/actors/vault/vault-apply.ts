@@ -42,6 +42,8 @@ function applyChange(state: VaultState, change: Change): readonly Delta[] {
       return put(state.operators, key, change.value);
     case 'operator_sessions':
       return put(state.operatorSessions, key, change.value);
+    case 'outbox':
+      return nothing;
   }
 }
 

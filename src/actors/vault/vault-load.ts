@@ -29,6 +29,7 @@ const order: readonly Table[] = [
 export async function loadState(store: Store, kek: KeyObject, onDamaged: OnDamaged): Promise<VaultState> {
   const byTable = new Map<Table, Row[]>(order.map((table) => [table, []]));
   for await (const row of store.load()) {
+    if (row.table === 'outbox') continue;
     const rows = byTable.get(row.table);
     if (rows) rows.push(isItself(row) ? row : ({ ...row, value: null } as Row));
     else onDamaged(row.table, row.key);

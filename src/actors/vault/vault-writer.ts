@@ -1,5 +1,5 @@
-import { type AuditProtocol, auditLine } from '../audit.ts';
-import type { Ref } from '../core/protocol.ts';
+import { auditLine } from '../audit.ts';
+import type { AuditOutbox } from './outbox.ts';
 import { type Problem, problem, type Result, refuse } from './problem.ts';
 import type { By, VaultEvent } from './protocol.ts';
 import type { Publisher } from './publisher.ts';
@@ -58,12 +58,22 @@ export function createWriter(options: WriterOptions): Writer {
   const { state, store, publisher, outbox, quotas, now, onEvent, onError, onLost, onSettled } = options;
   const timestamp = () => new Date(now()).toISOString();
 
-  function record({ action, by, vault, target, ...details }: Deed, status: number): void {
+  /** `change`: its number, where something was changed. */
+  function lineOf({ action, by, vault, target, ...details }: Deed, status: number, change?: number): string {
     const { actor, request_id } = by;
     const time = timestamp();
-    outbox.add(
-      auditLine({ time, kind: 'control', request_id, actor, action, vault, target, ...details, status }),
-    );
+    return auditLine({
+      time,
+      kind: 'control',
+      change,
+      request_id,
+      actor,
+      action,
+      vault,
+      target,
+      ...details,
+      status,
+    });
   }
 
   return {
@@ -76,12 +86,15 @@ export function createWriter(options: WriterOptions): Writer {
       if (outbox.isFull()) return problem('audit_unavailable', auditFull);
       const over = state.usage.problem(changes, state.proposals, quotas);
       if (over) return over;
+      // The records are part of the commit: a change that is there is in the audit, however the process ends.
+      const records = outbox.stage(list.length, (i, change) => lineOf(list[i], 200, change));
       try {
-        await store.commit(changes);
+        await store.commit([...changes, ...records.changes]);
       } catch (error) {
+        records.failed();
         if (!(error instanceof StoreError)) throw error;
         onError(error);
-        for (const deed of list) record(deed, 503);
+        for (const deed of list) outbox.add(lineOf(deed, 503));
         onSettled([]);
         if (error.code !== 'store_lost')
           return problem('store_unavailable', storeFailed, { applied: false }, 5);
@@ -89,7 +102,7 @@ export function createWriter(options: WriterOptions): Writer {
         return problem('store_unavailable', storeLost, { applied: 'unknown' }, 5);
       }
       publisher.publish(applyChanges(state, changes));
-      for (const deed of list) record(deed, 200);
+      records.done();
       for (const event of events) onEvent(event);
       onSettled(changes);
       return null;
@@ -114,38 +127,4 @@ export function findVault(state: VaultState, name: string): Result<VaultEntry> {
 /** A name as it was given, cut where it is no name at all. */
 function quoted(name: string): string {
   return `'${name.length > 64 ? `${name.slice(0, 64)}…` : name}'`;
-}
-
-/** Lines for the audit that its mailbox had no room for, until it has. */
-export interface AuditOutbox {
-  add(line: string): void;
-  /** Tries to send what is held; true: nothing is held any more. */
-  flush(): boolean;
-  isFull(): boolean;
-}
-
-/** UTF-16 units: some thousand changes. */
-const outboxLimit = 1 << 20;
-
-export function createOutbox(audit: Ref<AuditProtocol>): AuditOutbox {
-  let lines = '';
-  let count = 0;
-
-  function flush(): boolean {
-    if (count > 0 && audit.tell('append', { lines, count }) === 'sent') {
-      lines = '';
-      count = 0;
-    }
-    return count === 0;
-  }
-
-  return {
-    add(line) {
-      lines += line;
-      count++;
-      flush();
-    },
-    flush,
-    isFull: () => lines.length > outboxLimit,
-  };
 }
