@@ -1,5 +1,5 @@
 import type { Increase } from '../src/actors/vault/review-rules.ts';
-import { increaseWords } from '../src/http/pages/increases.ts';
+import { increaseWords, wantsTick, why } from '../src/http/pages/increases.ts';
 import { wordsText } from '../src/http/words.ts';
 import type { Slot } from './slot-values.ts';
 import { printable, printableBlock } from './terminal.ts';
@@ -52,13 +52,12 @@ export function proposalText(proposal: Proposal, present: readonly Service[]): s
   const { id, vault, created_at, expires_at, review, services, credentials } = proposal;
   const increases = review?.increases ?? [];
   const risks = review?.risks ?? [];
-  const isOwn = ({ ticked_by }: Increase) => ticked_by === 'confirm';
   const grave = [
-    ...increases.filter(isOwn).map((each) => `${increaseText(each)} It isn't sent there in this way now.`),
+    ...increases.filter(wantsTick).map((each) => `${increaseText(each)} ${why(each)}`),
     ...risks.filter(({ grave }) => grave).map(({ text }) => printable(text)),
   ];
   const others = [
-    ...increases.filter((each) => !isOwn(each)).map(increaseText),
+    ...increases.filter((each) => !wantsTick(each)).map(increaseText),
     ...risks.filter(({ grave }) => !grave).map(({ text }) => printable(text)),
   ];
   return [

@@ -1,3 +1,4 @@
+import { wantsTick } from '../../src/http/pages/increases.ts';
 import { type Command, connectionOptions, type Input, jsonOption, vaultOption } from '../cli.ts';
 import { type Api, connect, Refused, route } from '../client.ts';
 import { askHidden } from '../hidden-prompt.ts';
@@ -48,7 +49,7 @@ function checkAnswers(proposal: Proposal, input: Input, confirmed: string | null
 /** Asks for each increase that no value answers for, and for the whole. false: no. */
 async function agreed({ id, review }: Proposal): Promise<boolean> {
   for (const increase of review?.increases ?? []) {
-    if (increase.ticked_by === 'value') continue;
+    if (!wantsTick(increase)) continue;
     if (!(await confirm(`${increaseText(increase)} Is that what you want?`, '--yes'))) return false;
   }
   return await confirm(`Allow proposal ${id}?`, '--yes');

@@ -1,6 +1,7 @@
 import type { CredentialSlot, Service, ServiceChange } from '../actors/vault/model.ts';
 import type { ProposalReview } from '../actors/vault/protocol.ts';
 import { type Html, html } from './html.ts';
+import { notLinked } from './pages/agent-link.ts';
 import { counted } from './pages/figures.ts';
 import { type Risk, type Surroundings, servicesAfter } from './pages/risks.ts';
 import { noServiceWords, serviceWords } from './pages/service-words.ts';
@@ -67,7 +68,33 @@ ${quote('The agent’s note for the reviewer. The broker has not checked it.', m
 function quote(label: string, text: string): Html | null {
   if (text === '') return null;
   return html`<figure class="quote"><figcaption class="label">${label}</figcaption>
-<blockquote class="text" dir="auto">${text}</blockquote></figure>`;
+<blockquote class="text" dir="auto">${clamped(text)}</blockquote></figure>`;
+}
+
+/** Code points and lines of an agent's text that are shown before somebody asks for the rest. */
+const mostShown = 280;
+const mostLines = 5;
+
+/** The beginning of a text, and the whole of it to unfold, so that it can't push what matters out of sight. */
+function clamped(text: string): Html {
+  const shown = beginningOf(text);
+  return shown === text ? html`${text}` : html`${shown}…${unfolded(text)}`;
+}
+
+/** The same of a text within a sentence. */
+function clampedQuote(text: string): Html {
+  const shown = beginningOf(text);
+  if (shown === text) return html`<q dir="auto">${text}</q>`;
+  return html`<q dir="auto">${shown}…</q>${unfolded(text)}`;
+}
+
+function beginningOf(text: string): string {
+  return [...text.split('\n').slice(0, mostLines).join('\n')].slice(0, mostShown).join('');
+}
+
+function unfolded(text: string): Html {
+  const length = counted([...text].length, 'character');
+  return html`<details class="inline"><summary>Show all of it (${length})</summary><div class="text" dir="auto">${text}</div></details>`;
 }
 
 /** What to look at twice, and what is good to know. */
@@ -136,9 +163,9 @@ ${descriptionHtml(change, before)}
 function descriptionHtml(change: ServiceChange, before: Service | null): Html | null {
   const said = change.action === 'set' ? change.description : undefined;
   const known = before?.description;
-  if (!said) return known ? html`<p class="muted">Described as <q dir="auto">${known}</q></p>` : null;
-  const so = known && known !== said ? html`. Until now: <q dir="auto">${known}</q>` : null;
-  return html`<p class="muted">The agent describes it as <q dir="auto">${said}</q>${so}</p>`;
+  if (!said) return known ? html`<div class="muted">Described as ${clampedQuote(known)}</div>` : null;
+  const so = known && known !== said ? html`. Until now: ${clampedQuote(known)}` : null;
+  return html`<div class="muted">The agent describes it as ${clampedQuote(said)}${so}</div>`;
 }
 
 function kindOf(before: Service | null, after: Service | null): [tone: string, what: string] {
@@ -151,17 +178,26 @@ function sentences(words: readonly Html[]): Html {
   return html`${words.map((each) => html`<p>${each}</p>`)}`;
 }
 
-/** The credentials that a proposal asks for, gives or deletes. `field` makes the form field of one that is asked for. */
+/**
+ * The credentials that a proposal asks for, gives or deletes. `field` makes the form field of one that is asked for.
+ * @param own names of the broker, where no agent's link leads
+ */
 export function slotsHtml(
   { credentials, needs_value }: ProposalReview,
+  own: readonly string[],
   field: (key: string) => Html | null,
 ): Html | null {
   if (credentials.length === 0) return null;
   return html`<h2>Credentials</h2>
-${credentials.map((slot) => slotHtml(slot, needs_value.includes(slot.key), field))}`;
+${credentials.map((slot) => slotHtml(slot, needs_value.includes(slot.key), own, field))}`;
 }
 
-function slotHtml(slot: CredentialSlot, isAsked: boolean, field: (key: string) => Html | null): Html {
+function slotHtml(
+  slot: CredentialSlot,
+  isAsked: boolean,
+  own: readonly string[],
+  field: (key: string) => Html | null,
+): Html {
   const { key } = slot;
   if (slot.action === 'delete') {
     return html`<section class="card"><div class="head"><h3><code>${key}</code></h3><span class="tag bad">Deletion</span></div>
@@ -173,8 +209,8 @@ function slotHtml(slot: CredentialSlot, isAsked: boolean, field: (key: string) =
       ? html`<span class="tag warn">Needed from you</span>`
       : html`<span class="tag">Given by the agent</span>`
   }</div>
-${description ? html`<p class="muted">The agent describes it as <q dir="auto">${description}</q></p>` : null}
-${isAsked ? obtainHtml(obtain, obtain_instructions) : null}
+${description ? html`<div class="muted">The agent describes it as ${clampedQuote(description)}</div>` : null}
+${isAsked ? obtainHtml(obtain, obtain_instructions, own) : null}
 ${isAsked ? field(key) : null}</section>`;
 }
 
@@ -183,16 +219,24 @@ function addressShown(address: string): string {
   return URL.parse(address)?.href ?? address;
 }
 
+/** An agent's address: a link, or a text with the reason why it is none. */
+function addressHtml(address: string, reason: string | null): Html {
+  if (reason !== null)
+    return html`<p><code>${addressShown(address)}</code> <span class="tag warn">not a link: ${reason}</span></p>`;
+  const isPlain = address.toLowerCase().startsWith('http:');
+  return html`<p><a href="${address}" rel="noopener noreferrer nofollow" target="_blank">${addressShown(address)}<span class="hidden"> (opens in a new tab)</span></a>${
+    isPlain ? html` <span class="tag warn">not encrypted</span>` : null
+  }</p>`;
+}
+
 /** Where to get a value and how, as the agent says it. */
-function obtainHtml(obtain: string | undefined, instructions: string | undefined): Html | null {
+function obtainHtml(
+  obtain: string | undefined,
+  instructions: string | undefined,
+  own: readonly string[],
+): Html | null {
   if (!obtain && !instructions) return null;
   return html`<div class="quote"><p class="label">Where to get it, says the agent. Look at the address before you follow it.</p>
-${
-  obtain
-    ? html`<p><a href="${obtain}" rel="noopener noreferrer nofollow" target="_blank">${addressShown(obtain)}<span class="hidden"> (opens in a new tab)</span></a>${
-        obtain.toLowerCase().startsWith('http:') ? html` <span class="tag warn">not encrypted</span>` : null
-      }</p>`
-    : null
-}
-${instructions ? html`<p class="text" dir="auto">${instructions}</p>` : null}</div>`;
+${obtain ? addressHtml(obtain, notLinked(obtain, own)) : null}
+${instructions ? html`<div class="text" dir="auto">${clamped(instructions)}</div>` : null}</div>`;
 }

@@ -165,11 +165,14 @@ t.test(
     const page = await visit(t, browser, stage, { user: 'owner' });
     await page.goto(url);
     t.match(
-      await page.locator('.grave').innerText(),
-      /STRIPE_KEY, which you have stored already, would be sent to api\.str1pe\.com/,
+      await page.getByRole('region', { name: 'Your credentials would reach more' }).innerText(),
+      /STRIPE_KEY would be sent to api\.str1pe\.com: in the header Authorization, over https and unencrypted http\./,
     );
-    t.match(await page.locator('.grave').innerText(), /could be taken for stripe\.com/);
-    const tick = page.getByLabel('Yes, I want STRIPE_KEY to be sent there.');
+    t.match(
+      await page.getByRole('region', { name: 'Look twice' }).innerText(),
+      /could be taken for stripe\.com/,
+    );
+    const tick = page.getByLabel('Yes, I want STRIPE_KEY to be sent to api.str1pe.com.');
     await page.getByLabel('Value of NEW_KEY').fill('v');
     await allow(page);
     t.equal(await statusOf(id), 'pending', 'without its own tick the browser sends nothing');
@@ -180,7 +183,7 @@ t.test(
     await lift();
     await allow(page);
     await page.getByRole('alert').waitFor();
-    t.match(await page.getByRole('alert').innerText(), /Nothing was changed\..*Confirm each key/s);
+    t.match(await page.getByRole('alert').innerText(), /Nothing was changed\..*needs a tick of its own/s);
     await tick.check();
     await lift();
     await allow(page);
@@ -551,7 +554,7 @@ t.test('by keyboard alone', async (t) => {
   await page.keyboard.press('Enter');
   await page.getByRole('button', { name: 'Allow' }).waitFor();
   await isForEveryone(t, page, 'by keyboard');
-  await tabTo('confirm.OLD_KEY');
+  await tabTo('tick.0');
   await page.keyboard.press('Space');
   await type('value.TAB_KEY', 'typed');
   await page.keyboard.press('Tab');
@@ -574,6 +577,68 @@ t.test('by keyboard alone', async (t) => {
   await page.getByText('Denied by owner.').waitFor();
   t.match(await done(vault.ask('proposal.get', { id: other.id })), { review_note: 'no' });
 });
+
+t.test(
+  'each increase has a tick of its own; what comes first; words that are long; links that are none',
+  async (t) => {
+    await store('OWN_WORD', 'of the agent');
+    await store('WILD_KEY', 'w');
+    await done(
+      vault.ask('service.set', {
+        vault: 'default',
+        mode: 'upsert',
+        services: [
+          { host: 'metrics.evil.example', auth: { type: 'bearer', token: 'OWN_WORD' } },
+          { host: '*.wild.example', auth: { type: 'bearer', token: 'WILD_KEY' } },
+          { host: 'kept.wild.example', auth: { type: 'passthrough' } },
+        ],
+        by,
+      }),
+    );
+    const { id, url } = await stage.propose({
+      services: [
+        { ...bearer('api.word.example', 'OWN_WORD'), description: `d${' description'.repeat(40)}` },
+        { action: 'delete', host: 'kept.wild.example' },
+      ],
+      credentials: [
+        { action: 'set', key: 'OWN_WORD', obtain: `${stage.baseUrl.replace(/\d+$/, '1')}/tokens` },
+        { action: 'delete', key: 'NEVER_WAS' },
+      ],
+      user_message: `Please allow this.\n${'Look twice\n'.repeat(200)}the end of it`,
+    });
+    for (const javaScriptEnabled of [false, true]) {
+      const page = await visit(t, browser, stage, { user: 'owner', javaScriptEnabled });
+      await page.goto(url);
+      await page.waitForURL(`${stage.baseUrl}/approve/${id}`);
+      const ticks = page.getByRole('checkbox');
+      t.same(await ticks.evaluateAll((all) => all.map((each) => each.closest('label')?.innerText.trim())), [
+        'Yes, I want WILD_KEY to be sent to kept.wild.example.',
+        'Yes, I want OWN_WORD to be sent to metrics.evil.example.',
+      ]);
+      const text = await main(page);
+      t.ok(text.indexOf('metrics.evil.example') < text.indexOf('In the agent’s words'), 'risks come first');
+      const words = page.locator('blockquote').first();
+      const height = async () => (await words.boundingBox())?.height ?? 0;
+      const folded = await height();
+      t.ok(folded < 400, `${folded} px of the agent's words`);
+      t.notOk(await page.getByText('the end of it').isVisible());
+      await words.getByText(/Show all of it \(/).click();
+      t.ok(await page.getByText('the end of it').isVisible());
+      t.match(text, /\/tokens\s+not a link: it leads to the broker itself/);
+      t.equal(await page.getByRole('link', { name: 'tokens' }).count(), 0);
+      await page.getByLabel('Value of OWN_WORD').fill('typed');
+      await ticks.first().check();
+      await allow(page);
+      t.equal(await statusOf(id), 'pending', 'one tick is not the other');
+      if (!javaScriptEnabled) continue;
+      await isForEveryone(t, page, 'increases');
+      await ticks.last().check();
+      await allow(page);
+      await page.getByText('Allowed by owner.').waitFor();
+    }
+    t.equal(await statusOf(id), 'applied');
+  },
+);
 
 t.test('what an operator wrote into a header is not shown to whoever has the link', async (t) => {
   await store('OWN_KEY', 'own');

@@ -10,13 +10,15 @@ import { checkServices } from '../../src/actors/vault/service-rules.ts';
 import { mintToken } from '../../src/actors/vault/token.ts';
 import type { Stats } from '../../src/http/front-options.ts';
 import { page } from '../../src/http/html.ts';
+import { notLinked } from '../../src/http/pages/agent-link.ts';
 import { barHeights } from '../../src/http/pages/chart.ts';
 import { createHistory, minutesKept, quantile } from '../../src/http/pages/history.ts';
-import { lookAlike, unicodeForm } from '../../src/http/pages/look-alike.ts';
+import { lookAlike, namesAnother, unicodeForm } from '../../src/http/pages/look-alike.ts';
 import { isWanted, requestOf } from '../../src/http/pages/request-record.ts';
 import { risksOf, type Surroundings } from '../../src/http/pages/risks.ts';
 import { draftFrom, draftOf, inputOf } from '../../src/http/pages/service-input.ts';
 import { noServiceWords, serviceWords } from '../../src/http/pages/service-words.ts';
+import { isGivenAway, sharedSuffixOf } from '../../src/http/pages/shared-suffix.ts';
 import { slice, withQuery } from '../../src/http/pages/table.ts';
 import { serviceTemplates, templateDomains } from '../../src/http/pages/templates.ts';
 import { manualClock } from '../support/manual-clock.ts';
@@ -69,6 +71,17 @@ t.test('hosts that could be taken for others', async (t) => {
     'xn--gthub-n4a.com': 'github.com',
     'api.openai.com.': null,
     'internal.company.net': null,
+    // A known name within another registered domain.
+    'stripe.com-auth.net': 'stripe.com',
+    'stripe-com.evil.example': 'stripe.com',
+    'githubapi.com': 'github.com',
+    'g1thubapi.com': 'github.com',
+    'api-github.com': 'github.com',
+    'mygithubtoken.net': 'github.com',
+    'logingithub.example': 'github.com',
+    'openai-proxy.herokuapp.com': 'openai.com',
+    'githubusercontent.example.com': null,
+    'pinboard.in': null,
     'weather.gov': null,
     '10.0.0.1': null,
     db: null,
@@ -81,6 +94,90 @@ t.test('hosts that could be taken for others', async (t) => {
       assert.equal(lookAlike(`api.${own}`, [...known, other]), null, 'a known domain is itself');
     }),
   );
+});
+
+t.test('names of others in labels below; suffixes under which strangers get names', async (t) => {
+  const known = ['github.com', 'gitlab.com', 'stripe.com', 'example.com'];
+  const named: Record<string, string | null> = {
+    'gitlab.company.net': 'gitlab.com',
+    'api-stripe.company.net': 'stripe.com',
+    'gitlab.com': null,
+    'pages.gitlab.com': null,
+    'api.company.net': null,
+    localhost: null,
+  };
+  for (const [host, expected] of Object.entries(named)) t.equal(namesAnother(host, known), expected, host);
+
+  const suffixes: Record<string, [suffix: string | null, givenAway: boolean]> = {
+    'nip.io': ['nip.io', true],
+    '10.0.0.1.nip.io': ['nip.io', false],
+    'sslip.io': ['sslip.io', true],
+    'auth0.com': ['auth0.com', true],
+    'us.auth0.com': ['auth0.com', true],
+    'tenant.us.auth0.com': ['auth0.com', false],
+    'zendesk.com': ['zendesk.com', true],
+    'company.zendesk.com': ['zendesk.com', false],
+    'atlassian.net': ['atlassian.net', true],
+    'amazonaws.com': ['amazonaws.com', true],
+    'eu-west-1.amazonaws.com': ['amazonaws.com', true],
+    'herokuapp.com': ['herokuapp.com', true],
+    'x.vercel.app': ['vercel.app', false],
+    'x.workers.dev': ['workers.dev', false],
+    'x.ngrok-free.app': ['ngrok-free.app', false],
+    'me.github.io': ['github.io', false],
+    'api.example.com': [null, false],
+  };
+  for (const [name, expected] of Object.entries(suffixes))
+    t.same([sharedSuffixOf(name), isGivenAway(name)], expected, name);
+});
+
+t.test('links of agents: not to this machine, its networks, the broker, in any form', async (t) => {
+  const own = ['127.0.0.1', 'localhost', 'Broker.Example', '[2600::1]'];
+  const refused = [
+    'http://127.0.0.1:5173/x',
+    'http://127.1/',
+    'http://2130706433/',
+    'http://0x7f.0.0.1/',
+    'http://0177.0.0.1/',
+    'http://127.200.0.9/',
+    'http://0/',
+    'http://[::1]:3000/',
+    'http://[::ffff:127.0.0.1]/',
+    'http://[::ffff:7f00:1]/',
+    'http://[64:ff9b::7f00:1]/',
+    'http://[fe80::1]/',
+    'http://[fd00::1]/',
+    'http://[2002:7f00:1::]/',
+    'http://10.1.2.3/',
+    'http://172.31.0.1/',
+    'http://192.168.1.1/',
+    'http://169.254.169.254/latest',
+    'http://100.64.0.1/',
+    'http://localhost:8080/',
+    'http://LOCALHOST./',
+    'http://a.localhost/',
+    'http://printer/',
+    'http://nas.local/',
+    'http://metadata.google.internal/',
+    'http://127.0.0.1.nip.io/',
+    'http://app.lvh.me:3000/',
+    'https://broker.example:9999/',
+    'https://BROKER.example./',
+    'https://[2600:0::1]/',
+    'https://\uff11\uff12\uff17.0.0.1/',
+    'nonsense',
+  ];
+  for (const url of refused) t.match(notLinked(url, own), /./, url);
+  for (const url of [
+    'https://dashboard.stripe.com/apikeys',
+    'http://93.184.216.34/',
+    'https://[2606:4700::1]/',
+    'https://local.example.com/',
+    'https://broker.example.com/',
+    'https://172.32.0.1/',
+  ]) {
+    t.equal(notLinked(url, own), null, url);
+  }
 });
 
 const around: Surroundings = {
@@ -122,6 +219,7 @@ t.test('what to look at twice', async (t) => {
     ['a wildcard', setting('*.example.com'), ['wildcard']],
     ['passthrough', setting('a.example.com', { auth: { type: 'passthrough' } }), ['passthrough']],
     ["a neighbour's suffix", setting('me.github.io'), ['shared-suffix']],
+    ['a wildcard for strangers', setting('*.zendesk.com'), ['shared-wildcard', 'wildcard']],
     ['wildcard beneath one', setting('*.me.github.io'), ['wildcard', 'shared-suffix']],
     ['an address', setting('192.0.2.1'), ['address']],
     ['a single label', setting('db'), ['address']],

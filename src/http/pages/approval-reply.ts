@@ -32,10 +32,22 @@ export async function approvalReply(front: FrontParts, showing: Showing): Promis
   const multiline = new Set(query.lines?.split(',').filter((key) => proposal.needs_value.includes(key)));
   return withFrame(front, viewer, {
     title: `Proposal ${proposal.id}: an agent asks for access`,
-    content: pendingHtml({ proposal, around: around.value, viewer, multiline, given }),
+    content: pendingHtml({
+      proposal,
+      around: around.value,
+      viewer,
+      ownNames: ownNames(front),
+      multiline,
+      given,
+    }),
     status: given ? statusOf(given.problem.code) : 200,
     head,
   });
+}
+
+/** The names by which a browser comes to the broker: its cookies go to every port of these. */
+function ownNames({ address, baseUrl }: FrontParts): string[] {
+  return [...address.hostNames, address.host, new URL(baseUrl).hostname];
 }
 
 function withFrame(

@@ -28,6 +28,8 @@ export interface ApprovalView {
   readonly proposal: ProposalReview;
   readonly around: Surroundings;
   readonly viewer: Viewer;
+  /** Of the broker: where no agent's link leads. */
+  readonly ownNames: readonly string[];
   /** Keys whose values have several lines. */
   readonly multiline: ReadonlySet<string>;
   readonly given: Given | null;
@@ -46,7 +48,7 @@ ${increasesHtml(proposal.review, decides ? form : null, given?.ticked ?? new Set
 ${risksHtml(risksOf(proposal, around))}
 ${changesHtml(proposal, around, decides)}
 ${agentWords(proposal)}`;
-  const slots = slotsHtml(proposal, decides ? (key) => valueField(view, key) : () => null);
+  const slots = slotsHtml(proposal, view.ownNames, decides ? (key) => valueField(view, key) : () => null);
   if (viewer.kind === 'operator')
     return html`${liveStatus(proposal)}${intro}${decideHtml(view, viewer.signedIn, slots)}`;
   return html`${intro}${slots}<h2 id="decide">Decide</h2>${visitorHtml(viewer, `/approve/${proposal.id}`)}`;

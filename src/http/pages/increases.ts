@@ -5,9 +5,16 @@ import { code, listWords, say, type Words, wordsHtml } from '../words.ts';
 /** What of an increase's hosts is named in a sentence; a list of exceptions can be as long as the vault's. */
 const mostNamed = 20;
 
-/** Each increase that no value ticks, by its place among all: what has to be ticked by itself. */
+/**
+ * Each increase that has to be ticked by itself, by its place among all: what no value ticks, and a placeholder that isn't
+ * bound to its place, since the agent chooses where the value goes, and may read it there.
+ */
 export function ownTicks({ increases }: Review): (readonly [place: number, increase: Increase])[] {
-  return [...increases.entries()].filter(([, { ticked_by }]) => ticked_by === 'confirm');
+  return [...increases.entries()].filter(([, increase]) => wantsTick(increase));
+}
+
+export function wantsTick({ ticked_by, surface }: Increase): boolean {
+  return ticked_by === 'confirm' || surface in anywhere;
 }
 
 /** Name of the form field that ticks the increase at a place. */
@@ -16,7 +23,7 @@ export function tickName(place: number): string {
 }
 
 /**
- * What credentials would reach beyond what they reach now, a line each; those that no value ticks come first, with a tick of
+ * What credentials would reach beyond what they reach now, a line each; those of `ownTicks` come first, with a tick of
  * their own for the form of this id.
  */
 export function increasesHtml(
@@ -26,14 +33,14 @@ export function increasesHtml(
 ): Html | null {
   if (review === undefined || review.increases.length === 0) return null;
   const own = ownTicks(review);
-  const byValue = review.increases.filter(({ ticked_by }) => ticked_by === 'value');
+  const byValue = review.increases.filter((increase) => !wantsTick(increase));
   return html`${
     own.length === 0
       ? null
       : html`<section class="warning grave" aria-labelledby="reach"><h2 id="reach">Your credentials would reach more</h2>
 <ul>${own.map(
           ([place, increase]) =>
-            html`<li>${wordsHtml(increaseWords(increase))} It isn’t sent there in this way now.${
+            html`<li>${wordsHtml(increaseWords(increase))} ${why(increase)}${
               form === null ? null : tickHtml(increase, tickName(place), form, ticked)
             }</li>`,
         )}</ul></section>`
@@ -50,6 +57,14 @@ function tickHtml(increase: Increase, name: string, form: string, ticked: Readon
   return html`<label class="tick"><input type="checkbox" form="${form}" name="${name}" value="yes" required${
     ticked.has(name) ? html` checked` : null
   }><span>Yes, I want <code>${increase.key}</code> to be sent to ${wordsHtml(targetWords(increase))}.</span></label>`;
+}
+
+/** Why a tick is asked for. */
+export function why({ ticked_by, surface }: Increase): string {
+  const now = ticked_by === 'confirm' ? 'It isn’t sent there in this way now.' : '';
+  const free =
+    surface in anywhere ? 'It isn’t bound to a place: the agent may put it where it can read it back.' : '';
+  return [now, free].filter((each) => each !== '').join(' ');
 }
 
 /** `STRIPE_KEY would be sent to api.stripe.com, in the header Authorization, also over http.` */

@@ -12,6 +12,18 @@ const twins: Readonly<Record<string, string>> = {
 
 /** Shorter names are near to too many others to say anything. */
 const shortestName = 5;
+/** Shorter names are parts of too many words. */
+const shortestPart = 6;
+
+/** What is put beside a name to look like it: `githubapi`, `login-okta`. */
+const besides: ReadonlySet<string> = new Set(
+  [
+    'account accounts admin ai api apis app apps auth billing bot cdn cloud com connect corp dashboard data dev',
+    'developer docs download edge files gateway get go group help hq hub id inc io login mail my net official online',
+    'org pay payments platform portal prod public secure security server service services site sso static status',
+    'store support sync team test the token tokens update upload v1 v2 verify web webhook webhooks www',
+  ].flatMap((words) => words.split(' ')),
+);
 
 /** A host that is written in letters beyond ASCII, as they look; null where it isn't. */
 export function unicodeForm(host: string): string | null {
@@ -22,7 +34,8 @@ export function unicodeForm(host: string): string | null {
 
 /**
  * The known domain that a host could be taken for without belonging to it: written alike (`str1pe.com`), one slip away
- * (`stirpe.com`), or carrying its name (`stripe.com.example.net`, `stripe-api.com`); null where there is none.
+ * (`stirpe.com`), or carrying its name (`stripe.com.example.net`, `stripe.com-auth.net`, `stripe-api.com`,
+ * `githubapi.com`); null where there is none.
  *
  * @param host canonical, without port and wildcard
  * @param known domains as their owners registered them
@@ -34,18 +47,44 @@ export function lookAlike(host: string, known: Iterable<string>): string | null 
   const [name] = own.split('.');
   const drawn = skeleton(unicodeForm(own) ?? own);
   const drawnName = skeleton(unicodeForm(name) ?? name);
-  const before = `.${host.slice(0, host.length - own.length)}`;
+  const dashed = (text: string) => `-${text.replaceAll('.', '-')}-`;
+  const whole = dashed(host);
   for (const other of others) {
     const [otherName] = other.split('.');
-    if (otherName.length < shortestName) continue;
     const isAlike =
-      skeleton(other) === drawn ||
-      isOneSlip(skeleton(otherName), drawnName) ||
-      before.includes(`.${other}.`) ||
-      name.split('-').includes(otherName);
+      whole.includes(dashed(other)) ||
+      carries(drawnName, skeleton(otherName)) ||
+      (otherName.length >= shortestName &&
+        (skeleton(other) === drawn || isOneSlip(skeleton(otherName), drawnName)));
     if (isAlike) return other;
   }
   return null;
+}
+
+/** The known domain whose name a label below a host's own domain carries, as `gitlab.example.com` does; null: none. */
+export function namesAnother(host: string, known: Iterable<string>): string | null {
+  const own = registrationOf(host).domain ?? host;
+  const others = new Set(known);
+  if (others.has(own)) return null;
+  const labels = host
+    .slice(0, -own.length)
+    .split('.')
+    .map((label) => skeleton(unicodeForm(label) ?? label));
+  for (const other of others) {
+    const drawn = skeleton(other.split('.')[0]);
+    if (drawn.length >= shortestName && labels.some((label) => label === drawn || carries(label, drawn)))
+      return other;
+  }
+  return null;
+}
+
+/** Whether a label has a name in it, both drawn: as a part between hyphens, beside a common word, or as a rare part. */
+function carries(label: string, name: string): boolean {
+  const at = label.indexOf(name);
+  if (at === -1 || label === name) return false;
+  if (name.length >= shortestPart || (name.length >= 3 && label.split('-').includes(name))) return true;
+  const rest = [label.slice(0, at), label.slice(at + name.length)].map((part) => part.replace(/^-|-$/g, ''));
+  return name.length >= 4 && rest.every((part) => part === '' || drawnBesides.has(part));
 }
 
 function skeleton(text: string): string {
@@ -67,3 +106,5 @@ function isOneSlip(a: string, b: string): boolean {
   if (left.length <= 1 && right.length <= 1) return true;
   return left.length === 2 && left[0] === right[1] && left[1] === right[0];
 }
+
+const drawnBesides: ReadonlySet<string> = new Set([...besides].map(skeleton));

@@ -1,10 +1,11 @@
 import { registrationOf } from '../../actors/vault/host-pattern.ts';
 import { merge } from '../../actors/vault/merge.ts';
-import type { Service } from '../../actors/vault/model.ts';
+import { reflectionOf, type Service } from '../../actors/vault/model.ts';
 import type { ProposalReview, VaultView } from '../../actors/vault/protocol.ts';
 import { referencedKeys } from '../../actors/vault/service-rules.ts';
 import { code, listWords, say, type Words } from '../words.ts';
-import { lookAlike, unicodeForm } from './look-alike.ts';
+import { lookAlike, namesAnother, unicodeForm } from './look-alike.ts';
+import { isGivenAway, sharedSuffixOf } from './shared-suffix.ts';
 
 /** What a proposal is held against. */
 export interface Surroundings {
@@ -19,6 +20,9 @@ export interface Risk {
   readonly kind:
     | 'look-alike'
     | 'look-alike-link'
+    | 'names-another'
+    | 'shared-wildcard'
+    | 'reflection'
     | 'punycode'
     | 'plain-http'
     | 'wildcard'
@@ -71,11 +75,20 @@ function hostRisks(service: Service, before: Service | null, around: Surrounding
   const shown = code(host);
   const keys = keysOf(service);
   const name = host.replace(/^\*\./, '').replace(/:\d+$/, '');
-  const { domain, sharedSuffix } = registrationOf(name);
+  const { domain } = registrationOf(name);
+  const suffix = sharedSuffixOf(name);
 
   const similar = before ? null : lookAlike(name, around.domains);
   if (similar !== null) {
     add('look-alike', true, say`${shown} could be taken for ${code(similar)}. It is another domain.`);
+  }
+  const another = before || similar !== null ? null : namesAnother(name, around.domains);
+  if (another !== null && domain !== null) {
+    add(
+      'names-another',
+      false,
+      say`${shown} has the name of ${code(another)} in it, and belongs to ${code(domain)}.`,
+    );
   }
   const unicode = unicodeForm(name);
   if (unicode !== null) {
@@ -100,11 +113,18 @@ function hostRisks(service: Service, before: Service | null, around: Surrounding
       say`${shown} stands for every name right under ${code(name)}, also ones made later.${what}`,
     );
   }
-  if (sharedSuffix !== null) {
+  if (suffix !== null && host.startsWith('*.') && isGivenAway(name)) {
+    const what = keys.length > 0 ? say`, and receive ${listWords(keys)}` : null;
+    add(
+      'shared-wildcard',
+      true,
+      say`Strangers can get names under ${code(suffix)} that ${shown} stands for${what}. Name the one host that you mean.`,
+    );
+  } else if (suffix !== null && name !== suffix) {
     add(
       'shared-suffix',
       false,
-      say`Anyone can get a name under ${code(sharedSuffix)}. Make sure that ${shown} is the one you mean.`,
+      say`Anyone can get a name under ${code(suffix)}. Make sure that ${shown} is the one you mean.`,
     );
   }
   if (domain === null) {
@@ -113,6 +133,14 @@ function hostRisks(service: Service, before: Service | null, around: Surrounding
   }
   if (before?.enabled === false && service.enabled !== false) {
     add('enables', true, say`${shown} was disabled by an operator. This enables it again.`);
+  }
+  const lessens = reflectionRank[reflectionOf(service)] < (before ? reflectionRank[reflectionOf(before)] : 1);
+  if (lessens && keys.length > 0) {
+    add(
+      'reflection',
+      true,
+      say`Where an answer of ${shown} repeats ${listWords(keys)}, the agent reads it; this is looked at less than ${before ? 'now' : 'usual'}.`,
+    );
   }
   if (service.auth.type === 'passthrough') {
     add(
@@ -152,6 +180,8 @@ function slotRisks({ credentials, needs_value }: ProposalReview, { sentTo, domai
 function isPort80(host: string): boolean {
   return host.endsWith(':80');
 }
+
+const reflectionRank = { pass: 0, audit: 1, redact: 2 } as const;
 
 const httpToo: Risk = {
   kind: 'http-too',

@@ -5,12 +5,14 @@ import { accept, type Result } from '../../actors/vault/problem.ts';
 import type { VaultProtocol } from '../../actors/vault/protocol.ts';
 import type { Surroundings } from './risks.ts';
 import { serviceTemplates, templateDomains } from './templates.ts';
+import { wellKnown } from './well-known.ts';
 
 /** Hosts of the vault that another one is compared with: each costs some microseconds. */
 const maxCompared = 500;
 
 /** Those of well-known services, and those where their credentials are to be had. */
 const knownDomains: readonly string[] = [
+  ...wellKnown,
   ...templateDomains,
   ...serviceTemplates.flatMap(({ credentials }) =>
     credentials.flatMap(({ obtain }) => registrationOf(new URL(obtain).hostname).domain ?? []),
