@@ -121,9 +121,7 @@ export class BlindTunnel implements Swept {
   #relayTo(upstream: Upstream): void {
     this.#leave();
     this.#socket.pause();
-    this.#relay = new Relay(this.#lane, this.#socket, upstream.socket, this.session, (error) =>
-      this.#end(error),
-    );
+    this.#relay = new Relay(this.#lane, this.#socket, upstream, this.session, (error) => this.#end(error));
     upstream.user = this.#relay;
     this.#relay.start(this.#early.take(), Buffer.alloc(0));
   }

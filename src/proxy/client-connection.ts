@@ -8,6 +8,7 @@ import { outOfDescriptors } from './descriptors.ts';
 import { Exchange } from './exchange.ts';
 import { isHeadError, maxHeadBytes, parseRequestHead, type RequestHead } from './head.ts';
 import { requestPrefixError } from './head-prefix.ts';
+import { Intake } from './intake.ts';
 import type { Lane } from './lane.ts';
 import type { Access, SessionEntry } from './lane-state.ts';
 import { lingerBytes, lingerMs } from './linger.ts';
@@ -33,6 +34,8 @@ export interface Role {
   readonly caller: Caller | null;
   /** There is hardly a descriptor left: requests are refused, and so are tunnels. */
   readonly crowded: boolean;
+  /** The peer's network: whose turn is taken while it isn't known who sends. */
+  readonly network: string;
   readonly onConnect: ((authority: Authority, access: Access, early: Buffer) => void) | null;
 }
 
@@ -45,6 +48,7 @@ export class ClientConnection implements Swept {
   readonly socket: net.Socket;
   deadline: number;
   readonly #role: Role;
+  readonly #intake: Intake;
   #pending: Accumulator | null = null;
   /** The one empty line that may stand before the next request has come. */
   #emptyLine = false;
@@ -58,6 +62,8 @@ export class ClientConnection implements Swept {
   #probes = 0;
   /** The client does not read its answers: its next request waits until it does. */
   #stalled = false;
+  /** What it sent ahead is looked at when its turn comes. */
+  #waitsTurn = false;
   #closing = false;
   /** Bytes that came after that. */
   #readOver = 0;
@@ -67,6 +73,7 @@ export class ClientConnection implements Swept {
     this.lane = lane;
     this.socket = socket;
     this.#role = role;
+    this.#intake = new Intake(socket, lane.turns, role.tunnel?.access.session ?? role.network);
     // A tunnel may be opened long before it is used; who it belongs to is known by then.
     this.deadline = lane.sweeper.now + (role.tunnel === null ? lane.timeouts.head : lane.timeouts.keepAlive);
     lane.sweeper.add(this);
@@ -89,13 +96,15 @@ export class ClientConnection implements Swept {
   }
 
   onData(chunk: Buffer): void {
+    this.#intake.took(chunk.length);
     if (this.#closing) {
       this.#readOver += chunk.length;
       if (this.#readOver > lingerBytes) this.pause();
       return;
     }
-    if (this.#stalled) {
+    if (this.#stalled || this.#waitsTurn) {
       this.#hold(chunk);
+      if ((this.#pending?.length ?? 0) > maxPending) this.pause();
       return;
     }
     let rest = chunk;
@@ -303,6 +312,7 @@ export class ClientConnection implements Swept {
       this.#refuse(p, id, head, head.keepAlive && head.bodyLength === 0);
       return;
     }
+    this.#intake.owner = access.session;
     this.#exchange = new Exchange(this, access, target, path, head, id);
     this.#exchange.start();
   }
@@ -377,20 +387,24 @@ export class ClientConnection implements Swept {
     this.#stalled = this.socket.writableNeedDrain;
     if (this.#stalled) {
       this.deadline = this.lane.sweeper.now + this.lane.timeouts.body;
-      this.socket.pause();
+      this.pause();
       return;
     }
     this.deadline = this.lane.sweeper.now + this.lane.timeouts.keepAlive;
     if (this.#pending !== null) {
-      const bytes = this.#pending.take();
-      this.#pending = null;
-      // Not from within the call that ended the last request: a thousand pipelined ones must not nest.
-      queueMicrotask(() => {
-        if (!this.#closing && this.#exchange === null) this.#next(bytes, 0);
-        this.resume();
-      });
+      // A thousand pipelined ones must neither nest nor have everybody wait for all of them.
+      this.#waitsTurn = true;
+      this.lane.turns.wait(this.#intake.owner, this);
     } else if (this.#endedAt >= 0) this.close();
     else this.resume();
+  }
+
+  onTurn(): void {
+    this.#waitsTurn = false;
+    const bytes = this.takePending();
+    if (this.#closing || bytes === null) return;
+    this.#next(bytes, 0);
+    if (!this.#waitsTurn) this.resume();
   }
 
   /** Ends the connection after what was written: half-closes, reads over what still comes, then closes. */
@@ -401,7 +415,7 @@ export class ClientConnection implements Swept {
     this.#exchange = null;
     this.#pending = null;
     this.socket.end();
-    this.socket.resume();
+    this.#intake.resume();
     // A slow reader fetches the end of its answer as it fetched the rest; the grace begins when all is out.
     this.deadline = this.lane.sweeper.now + this.lane.timeouts.body;
     this.socket.once('finish', onFinish);
@@ -423,11 +437,11 @@ export class ClientConnection implements Swept {
   }
 
   pause(): void {
-    this.socket.pause();
+    this.#intake.pause();
   }
 
   resume(): void {
-    if (!this.#detached) this.socket.resume();
+    if (!this.#detached) this.#intake.resume();
   }
 
   /** @param ms from now; Infinity: none */
@@ -471,7 +485,7 @@ export class ClientConnection implements Swept {
     this.#detached = true;
     this.lane.sweeper.remove(this);
     const { socket } = this;
-    socket.pause();
+    this.#intake.pause();
     socket.removeListener('data', onData);
     socket.removeListener('end', onEnd);
     socket.removeListener('drain', onDrain);
@@ -484,7 +498,8 @@ export class ClientConnection implements Swept {
     this.#endedAt = this.lane.sweeper.now;
     if (this.#closing) {
       if (this.socket.writableFinished) this.destroy();
-    } else if (this.#exchange === null) this.close();
+    } else if (this.#waitsTurn) return;
+    else if (this.#exchange === null) this.close();
     else if (!this.#exchange.requestComplete && this.#pending === null) this.destroy();
     else {
       // A half-close and a close look alike from here. A client that still reads will see its answer begin;

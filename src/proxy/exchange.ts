@@ -353,7 +353,7 @@ export class Exchange implements UpstreamUser {
   }
 
   onClientDrain(): void {
-    this.#upstream?.socket.resume();
+    this.#upstream?.resume();
   }
 
   onUpstreamData(chunk: Buffer): void {
@@ -606,7 +606,7 @@ export class Exchange implements UpstreamUser {
     const relay = new Relay(
       this.#client.lane,
       this.#client.socket,
-      upstream.socket,
+      upstream,
       this.#access.session,
       (error) => {
         this.#request.bytes = relay.bytesUp;
@@ -621,7 +621,7 @@ export class Exchange implements UpstreamUser {
   #write(data: string | Buffer): void {
     this.written += data.length;
     if (!this.#client.socket.write(data as string, 'latin1') && this.#upstream !== null) {
-      this.#upstream.socket.pause();
+      this.#upstream.pause();
     }
   }
 

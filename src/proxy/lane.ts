@@ -6,6 +6,7 @@ import type { LaneState } from './lane-state.ts';
 import type { Limits } from './limits.ts';
 import type { Meters } from './meters.ts';
 import type { Sweeper } from './sweep.ts';
+import type { Turns } from './turns.ts';
 import type { Upstreams } from './upstreams.ts';
 
 /** Time-outs of the proxy's phases, in ms; the operator can set each. */
@@ -35,6 +36,7 @@ export interface Lane {
   /** Takes in what the vault has published; false: this lane is behind and must not answer. */
   gate(): boolean;
   readonly sweeper: Sweeper;
+  readonly turns: Turns;
   readonly upstreams: Upstreams;
   readonly limits: Limits;
   readonly defaultLimit: RateLimit;

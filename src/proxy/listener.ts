@@ -1,4 +1,5 @@
 import net from 'node:net';
+import { networkOf } from '../actors/vault/network.ts';
 import type { Caller } from './caller.ts';
 import { ClientConnection } from './client-connection.ts';
 import { Descriptors } from './descriptors.ts';
@@ -44,6 +45,7 @@ export function listen(
 /** @param crowded there is hardly room for this connection: it gets an answer that says so, and no more */
 function accept(lane: Lane, caller: Caller, socket: net.Socket, crowded: boolean): void {
   lane.meters.count('connectionsOpened');
+  const network = networkOf(socket.remoteAddress ?? '');
   const sniff: Swept = {
     deadline: lane.sweeper.now + lane.timeouts.clientTls,
     session: null,
@@ -63,19 +65,26 @@ function accept(lane: Lane, caller: Caller, socket: net.Socket, crowded: boolean
     socket.removeListener('end', gone);
     socket.removeListener('close', gone);
     if (chunk[0] === TLS_HANDSHAKE) {
-      serverSocket(lane, socket, chunk, lane.listenerContext, (secure) =>
-        serve(lane, caller, secure, crowded),
+      serverSocket(lane, socket, chunk, lane.listenerContext, network, (secure) =>
+        serve(lane, caller, secure, network, crowded),
       );
     } else if (!plainAllowed(lane, socket)) socket.destroy();
-    else serve(lane, caller, socket, crowded).onData(chunk);
+    else serve(lane, caller, socket, network, crowded).onData(chunk);
   });
 }
 
-function serve(lane: Lane, caller: Caller, socket: net.Socket, crowded: boolean): ClientConnection {
+function serve(
+  lane: Lane,
+  caller: Caller,
+  socket: net.Socket,
+  network: string,
+  crowded: boolean,
+): ClientConnection {
   return new ClientConnection(lane, socket, {
     tunnel: null,
     caller,
     crowded,
+    network,
     onConnect: (authority, access, early) => {
       new Tunnel(lane, socket, authority, access, early);
     },

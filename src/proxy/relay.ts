@@ -1,9 +1,10 @@
 import type net from 'node:net';
+import { Intake } from './intake.ts';
 import type { Lane } from './lane.ts';
 import type { SessionEntry } from './lane-state.ts';
 import { lingerMs } from './linger.ts';
 import type { Swept } from './sweep.ts';
-import type { UpstreamUser } from './upstreams.ts';
+import type { Upstream, UpstreamUser } from './upstreams.ts';
 
 /** Without a byte for so long, a relayed connection may end when the lane stops, in ms. */
 const quietMs = 1_000;
@@ -20,6 +21,8 @@ export class Relay implements UpstreamUser, Swept {
   readonly #lane: Lane;
   readonly #client: net.Socket;
   readonly #upstream: net.Socket;
+  readonly #fromClient: Intake;
+  readonly #fromUpstream: Pick<Upstream, 'pause' | 'resume'>;
   readonly #onEnd: (error: string | null) => void;
   #ended = false;
   /** Both sides were told that it ends. */
@@ -29,13 +32,15 @@ export class Relay implements UpstreamUser, Swept {
   constructor(
     lane: Lane,
     client: net.Socket,
-    upstream: net.Socket,
+    upstream: Upstream,
     session: SessionEntry,
     onEnd: (error: string | null) => void,
   ) {
     this.#lane = lane;
     this.#client = client;
-    this.#upstream = upstream;
+    this.#upstream = upstream.socket;
+    this.#fromUpstream = upstream;
+    this.#fromClient = new Intake(client, lane.turns, session);
     this.session = session;
     this.#onEnd = onEnd;
     this.deadline = lane.sweeper.now + lane.timeouts.relay;
@@ -47,7 +52,7 @@ export class Relay implements UpstreamUser, Swept {
     const client = this.#client;
     client.on('data', (chunk: Buffer) => this.#onClientData(chunk));
     client.on('end', () => this.#upstream.end());
-    client.on('drain', () => this.#upstream.resume());
+    client.on('drain', () => this.#fromUpstream.resume());
     client.on('error', () => {});
     client.on('close', () => {
       this.#upstream.destroy();
@@ -55,8 +60,8 @@ export class Relay implements UpstreamUser, Swept {
     });
     if (fromClient.length > 0) this.#onClientData(fromClient);
     if (fromUpstream.length > 0) this.onUpstreamData(fromUpstream);
-    client.resume();
-    this.#upstream.resume();
+    this.#fromClient.resume();
+    this.#fromUpstream.resume();
     if (client.destroyed) this.#cutOff(null);
     else if (client.readableEnded) this.#upstream.end();
   }
@@ -66,7 +71,8 @@ export class Relay implements UpstreamUser, Swept {
     if (this.#told) return;
     this.bytesUp += chunk.length;
     this.#touch();
-    if (!this.#upstream.write(chunk)) this.#client.pause();
+    this.#fromClient.took(chunk.length);
+    if (!this.#upstream.write(chunk)) this.#fromClient.pause();
   }
 
   onUpstreamData(chunk: Buffer): void {
@@ -74,7 +80,7 @@ export class Relay implements UpstreamUser, Swept {
     this.bytesDown += chunk.length;
     this.#touch();
     // A copy: the chunk is the lane's to use again.
-    if (!this.#client.write(Buffer.from(chunk))) this.#upstream.pause();
+    if (!this.#client.write(Buffer.from(chunk))) this.#fromUpstream.pause();
   }
 
   onUpstreamEnd(): void {
@@ -82,7 +88,7 @@ export class Relay implements UpstreamUser, Swept {
   }
 
   onUpstreamDrain(): void {
-    this.#client.resume();
+    this.#fromClient.resume();
   }
 
   onUpstreamClose(): void {
@@ -91,7 +97,7 @@ export class Relay implements UpstreamUser, Swept {
     else {
       // The client need not close for its part: it is given as long as for the next piece of a body.
       if (!this.#told) this.deadline = this.#lane.sweeper.now + this.#lane.timeouts.body;
-      this.#client.resume();
+      this.#fromClient.resume();
     }
   }
 

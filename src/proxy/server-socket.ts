@@ -6,39 +6,53 @@ import { alpnHttp1 } from './tls-parameters.ts';
 
 /**
  * The server's side of a TLS handshake on a connection whose first bytes were read already: the proxy
- * listener's own TLS, or the intercepted one inside a tunnel. `ready` gets the decrypted side.
+ * listener's own TLS, or the intercepted one inside a tunnel. It is the most that a client can make us compute, and
+ * begins when it is its owner's turn. `ready` gets the decrypted side.
  */
 export function serverSocket(
   lane: Lane,
   socket: net.Socket,
   early: Buffer,
   secureContext: tls.SecureContext,
+  owner: unknown,
   ready: (socket: tls.TLSSocket) => void,
 ): void {
   socket.pause();
   if (early.length > 0) socket.unshift(early);
+  const begin = (): void => {
+    if (!socket.destroyed) handshake(lane, socket, secureContext, ready);
+  };
+  lane.turns.wait(owner, { onTurn: begin });
+}
+
+function handshake(
+  lane: Lane,
+  socket: net.Socket,
+  secureContext: tls.SecureContext,
+  ready: (socket: tls.TLSSocket) => void,
+): void {
   const secure = new tls.TLSSocket(socket, {
     isServer: true,
     secureContext,
     ALPNProtocols: alpnHttp1,
     allowHalfOpen: true,
   } as tls.TLSSocketOptions);
-  const handshake: Swept = {
+  const swept: Swept = {
     deadline: lane.sweeper.now + lane.timeouts.clientTls,
     session: null,
     onDeadline: () => secure.destroy(),
     onRevoked: () => {},
   };
-  lane.sweeper.add(handshake);
+  lane.sweeper.add(swept);
   const drop = (): void => {
-    lane.sweeper.remove(handshake);
+    lane.sweeper.remove(swept);
     secure.destroy();
   };
   secure.on('error', drop);
   secure.once('end', drop);
   secure.once('close', drop);
   secure.once('secure', () => {
-    lane.sweeper.remove(handshake);
+    lane.sweeper.remove(swept);
     secure.removeListener('end', drop);
     secure.removeListener('close', drop);
     ready(secure);

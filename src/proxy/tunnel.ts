@@ -113,7 +113,9 @@ export class Tunnel implements Swept {
     this.#lane.leaf(bareHost(this.#authority)).then(
       (secureContext) => {
         if (socket.destroyed) return;
-        serverSocket(this.#lane, socket, bytes, secureContext, (inner) => this.#attach(inner, 'https'));
+        serverSocket(this.#lane, socket, bytes, secureContext, this.#access.session, (inner) =>
+          this.#attach(inner, 'https'),
+        );
       },
       // Without a leaf there is no way to say more than this to a client that waits for a handshake.
       () => socket.destroy(),
@@ -133,6 +135,7 @@ export class Tunnel implements Swept {
       tunnel: { target, access: this.#access },
       caller: null,
       crowded: false,
+      network: '',
       onConnect: null,
     });
   }

@@ -1,10 +1,12 @@
 import type net from 'node:net';
 import type { Problem } from '../actors/vault/problem.ts';
 import type { Connection, Dialler, Vetted } from './dial.ts';
+import { Intake } from './intake.ts';
 import type { SessionEntry } from './lane-state.ts';
 import type { Meters } from './meters.ts';
 import type { Target } from './plan.ts';
 import type { Sweeper, Swept } from './sweep.ts';
+import type { Turns } from './turns.ts';
 
 /** Who uses an upstream connection at present: an exchange. */
 export interface UpstreamUser {
@@ -48,6 +50,7 @@ export class Upstream implements Swept {
   deadline = Number.POSITIVE_INFINITY;
   user: UpstreamUser | null = null;
   readonly #pool: Upstreams;
+  readonly #intake: Intake;
   /** How long it may be idle, in ms, by what its upstream said last. */
   #idleMs = defaultIdleMs;
 
@@ -56,11 +59,15 @@ export class Upstream implements Swept {
     this.socket = socket;
     this.origin = origin;
     this.#pool = pool;
+    this.#intake = new Intake(socket, pool.turns, origin.owner.session);
     reportWriteErrorsLate(socket);
     connection.onData = (chunk) => {
       // Bytes that nobody asked for: whatever they are, nothing after them can be trusted.
       if (this.user === null) this.destroy();
-      else this.user.onUpstreamData(chunk);
+      else {
+        this.#intake.took(chunk.length);
+        this.user.onUpstreamData(chunk);
+      }
     };
     socket.on('end', () => {
       if (this.user === null) this.destroy();
@@ -96,9 +103,18 @@ export class Upstream implements Swept {
   putBack(): void {
     this.user = null;
     // Paused for a client that was slower than the last bytes of its answer: the next one would wait for ever.
-    this.socket.resume();
+    this.resume();
     if (!this.usable || this.#idleMs <= 0) this.destroy();
     else this.#pool.put(this, this.#idleMs);
+  }
+
+  /** Its user can't pass on what it sends, for now. */
+  pause(): void {
+    this.#intake.pause();
+  }
+
+  resume(): void {
+    this.#intake.resume();
   }
 
   destroy(): void {
@@ -121,14 +137,16 @@ export class Upstream implements Swept {
  */
 export class Upstreams {
   readonly dialler: Dialler;
+  readonly turns: Turns;
   readonly #owners = new Map<SessionEntry, Owner>();
   /** All that are idle, the one that has been so for longest first. */
   readonly #idle = new Set<Upstream>();
   readonly #sweeper: Sweeper;
   readonly #meters: Meters;
 
-  constructor(dialler: Dialler, sweeper: Sweeper, meters: Meters) {
+  constructor(dialler: Dialler, turns: Turns, sweeper: Sweeper, meters: Meters) {
     this.dialler = dialler;
+    this.turns = turns;
     this.#sweeper = sweeper;
     this.#meters = meters;
   }

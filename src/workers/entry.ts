@@ -21,6 +21,7 @@ import { RefusalSums } from '../proxy/refusal-sums.ts';
 import { Shares } from '../proxy/shares.ts';
 import { Sweeper } from '../proxy/sweep.ts';
 import { ciphers } from '../proxy/tls-parameters.ts';
+import { Turns } from '../proxy/turns.ts';
 import { Upstreams } from '../proxy/upstreams.ts';
 import type { LaneBoot, LanePeers } from './boot.ts';
 import { Leaves } from './leaves.ts';
@@ -53,6 +54,7 @@ export default async function lane(
   const meters = new Meters(shared.meters, boot.lane);
   const leaves = new Leaves(peers.ca, boot.leafKeyPem, boot.ticketKeys);
   const listenerLeaf = await leaves.listener(boot.listenerNames);
+  const turns = new Turns();
   const sweeper = new Sweeper(() => {
     reader.gate();
     meters.setOpen(sweeper.size);
@@ -88,7 +90,8 @@ export default async function lane(
     state,
     gate: () => reader.gate(),
     sweeper,
-    upstreams: new Upstreams(dialler, sweeper, meters),
+    turns,
+    upstreams: new Upstreams(dialler, turns, sweeper, meters),
     limits: new Limits(shared.limits, boot.lanes, boot.lane),
     defaultLimit: options.limit,
     audit,

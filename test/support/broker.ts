@@ -30,6 +30,8 @@ export interface RunOptions {
 export interface BrokerOptions {
   /** Default: a new one, removed after the test. */
   readonly directory?: string;
+  /** Lanes. Default: 2. */
+  readonly workers?: number;
   /** Flags besides the directory and the ports. */
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
@@ -121,7 +123,16 @@ export async function startBroker(t: Test, options: BrokerOptions = {}): Promise
   const directory = options.directory ?? join(temporary(t), 'data');
   const names = ['lifeline', ...(options.preload ?? [])] as const;
   const preload = names.map((name) => `--import=${preloads[name].href}`);
-  const flags = ['--data-dir', directory, '--port', '0', '--proxy-port', '0', '--workers', '2'];
+  const flags = [
+    '--data-dir',
+    directory,
+    '--port',
+    '0',
+    '--proxy-port',
+    '0',
+    '--workers',
+    String(options.workers ?? 2),
+  ];
   // Not by the launcher, which drops what a variable would have Node load.
   const node = ['--disable-sigusr1', '--disable-warning=ExperimentalWarning', ...preload];
   const nodeOptions = options.nodeOptions ?? [];
