@@ -1,12 +1,14 @@
 import type { Ref } from '../../src/actors/core/protocol.ts';
 import { parseAbsolute } from '../../src/actors/vault/authority.ts';
 import { type Service, surfacesOf } from '../../src/actors/vault/model.ts';
-import { type Problem, type Result, refuse, statusOf } from '../../src/actors/vault/problem.ts';
+import { type Result, refuse, statusOf } from '../../src/actors/vault/problem.ts';
 import type { Discovery, VaultProtocol } from '../../src/actors/vault/protocol.ts';
 import { referencedKeys } from '../../src/actors/vault/service-rules.ts';
-import { VaultEntry } from '../../src/proxy/lane-state.ts';
+import { vetLiteral } from '../../src/proxy/dial.ts';
+import { isHeadError, parseRequestHead, type RequestHead } from '../../src/proxy/head.ts';
+import { LaneState, type VaultEntry } from '../../src/proxy/lane-state.ts';
 import type { Netguard } from '../../src/proxy/netguard.ts';
-import { admit } from '../../src/proxy/plan.ts';
+import { admit, plan, type Target } from '../../src/proxy/plan.ts';
 
 /** What would happen to a request. Names only: no secret is read, nothing is sent. */
 export interface Explanation {
@@ -34,62 +36,66 @@ export interface ExplainOptions {
   readonly netguard: Netguard;
 }
 
-/** Answers `POST /v1/explain` by the very functions that decide requests. */
+/** Answers `POST /v1/explain` by the very functions that decide requests, on what the lanes know of the vault. */
 export function createExplain({ vault, baseUrl, netguard }: ExplainOptions) {
   return async (question: { vault: string; method: string; url: string }): Promise<Result<Explanation>> => {
     const target = parseAbsolute(question.url);
     if (target === null) {
       return refuse('invalid_request', 'url has to be a full http:// or https:// URL.', { field: 'url' });
     }
-    const [view, services, credentials] = await Promise.all([
-      vault.ask('vault.get', { vault: question.vault }),
-      vault.ask('service.list', { vault: question.vault }),
-      vault.ask('credential.list', { vault: question.vault }),
-    ]);
-    if (!view.ok) return view;
-    if (!services.ok) return services;
-    if (!credentials.ok) return credentials;
-
-    const entry = new VaultEntry('', view.value.name, view.value);
-    entry.cleared = view.value.cleared;
-    for (const service of services.value.services) entry.setService(service);
-    const { authority } = target;
+    const { authority, path } = target;
+    const head = parseRequestHead(`${question.method} ${path} HTTP/1.1\r\nHost: ${authority.host}`);
+    if (isHeadError(head)) {
+      return refuse('invalid_request', 'method has to be one of HTTP, such as GET.', { field: 'method' });
+    }
+    const known = await vault.ask('vault.state', { vault: question.vault });
+    if (!known.ok) return known;
+    const state = new LaneState();
+    state.apply(known.value);
+    const entry = state.byName.get(question.vault) as VaultEntry;
     const matched = entry.match(authority.host, authority.port, authority.literal !== 0);
     const service = matched?.service ?? null;
-    const refused =
-      admit(entry, target, matched, { baseUrl }) ??
-      blocked(netguard, authority) ??
-      missing(service, new Set(credentials.value.keys)) ??
-      traced(service, question.method);
+    const decided = decide();
+    const refusal = 'refusal' in decided ? decided.refusal : null;
     return {
       ok: true,
       value: {
-        vault: view.value.name,
+        vault: entry.name,
         method: question.method,
         host: authority.host,
         port: authority.port,
-        decision: refused !== null ? 'refuse' : injects(service) ? 'inject' : 'passthrough',
+        decision: refusal !== null ? 'refuse' : injects(service) ? 'inject' : 'passthrough',
         service: service?.host ?? null,
         auth_type: service?.auth.type ?? null,
         headers: service === null ? [] : headersOf(service),
-        keys:
-          service === null
-            ? []
-            : [...new Set(referencedKeys(service.auth, service.substitutions).map(({ key }) => key))],
-        substitutions: (service?.substitutions ?? []).map((s) => ({
-          placeholder: s.placeholder,
-          in: surfacesOf(s),
-          ...(s.at !== undefined && { at: s.at }),
+        keys: 'refusal' in decided ? keysOf(service) : decided.keys,
+        substitutions: (service?.substitutions ?? []).map((each) => ({
+          placeholder: each.placeholder,
+          in: surfacesOf(each),
+          ...(each.at !== undefined && { at: each.at }),
         })),
-        error: refused?.code ?? null,
-        status: refused === null ? null : statusOf(refused.code),
-        reason: refused?.message ?? reasonOf(service),
+        error: refusal?.code ?? null,
+        status: refusal === null ? null : statusOf(refusal.code),
+        reason: refusal?.message ?? reasonOf(service),
       },
     };
+
+    /** In the order of the exchange. A name is looked up when it is dialled, and not before. */
+    function decide(): ReturnType<typeof plan> {
+      const refused = admit(entry, target as Target, matched, { baseUrl });
+      if (refused !== null) return { refusal: refused, service: service?.host ?? null };
+      const vetted = authority.literal === 0 ? null : vetLiteral(netguard, authority);
+      if (vetted !== null && 'code' in vetted) return { refusal: vetted, service: service?.host ?? null };
+      return plan(entry, target as Target, matched, path, head as RequestHead);
+    }
   };
 }
 
-type Refused = Pick<Problem, 'code' | 'message'> | null;
+/** All that a service names, where none of it is put in. */
+function keysOf(service: Service | null): string[] {
+  if (service === null) return [];
+  return [...new Set(referencedKeys(service.auth, service.substitutions).map(({ key }) => key))];
+}
 
 function injects(service: Service | null): boolean {
   return (
@@ -101,30 +107,6 @@ function headersOf({ auth }: Service): readonly string[] {
   if (auth.type === 'passthrough') return [];
   if (auth.type === 'custom') return Object.keys(auth.headers);
   return [auth.type === 'api-key' ? (auth.header ?? 'Authorization') : 'Authorization'];
-}
-
-/** Only literals can be judged here: a name is looked up when it is dialled, and not before. */
-function blocked(netguard: Netguard, authority: { host: string; literal: number; port: number }): Refused {
-  if (authority.literal === 0) return null;
-  const reason = netguard.vet(authority.host.replace(/^\[|\]$/g, ''), authority.port);
-  return reason === null
-    ? null
-    : { code: 'network_blocked', message: `The network guard refuses ${authority.host} (${reason}).` };
-}
-
-function missing(service: Service | null, keys: ReadonlySet<string>): Refused {
-  if (service === null) return null;
-  const lacking = referencedKeys(service.auth, []).find(({ key }) => !keys.has(key));
-  if (lacking === undefined) return null;
-  return {
-    code: 'credential_not_found',
-    message: `The credential ${lacking.key} is missing. Add it, or have it proposed.`,
-  };
-}
-
-function traced(service: Service | null, method: string): Refused {
-  if (method !== 'TRACE' || service === null || service.auth.type === 'passthrough') return null;
-  return { code: 'method_not_allowed', message: 'TRACE would show the credential; it is refused.' };
 }
 
 function reasonOf(service: Service | null): string {

@@ -42,6 +42,22 @@ const readBuffer = Buffer.allocUnsafeSlow(64 * 1024);
 /** Upstreams that something is remembered of: sessions to resume, and that they take us. */
 const maxRemembered = 2048;
 
+/** Vets all addresses that an authority is at: all of them may be dialled, or none. */
+function vet(netguard: Netguard, authority: Authority, addresses: readonly string[]): Vetted | Problem {
+  if (netguard.vetAll(addresses, authority.port) === null) return { addresses };
+  // Which address, and why, is for the audit and the operator, not for the agent.
+  return problem(
+    'network_blocked',
+    `The network guard refuses ${authority.host}. The operator can open it with --network-allow, if it is meant to be reached.`,
+  );
+}
+
+/** The same for an authority that is an address itself. */
+export function vetLiteral(netguard: Netguard, authority: Authority): Vetted | Problem {
+  const { host, literal } = authority;
+  return vet(netguard, authority, [literal === 6 ? host.slice(1, -1) : host]);
+}
+
 /**
  * Opens connections to upstreams. A name is looked up once, every address it has is vetted, and one of the
  * vetted addresses is what is dialled: there is no second look-up that could answer otherwise.
@@ -64,20 +80,13 @@ export class Dialler {
   resolve(session: SessionEntry, authority: Authority, done: (result: Vetted | Problem) => void): () => void {
     const { host, literal } = authority;
     if (literal !== 0) {
-      done(this.#vet(authority, [literal === 6 ? host.slice(1, -1) : host]));
+      done(vetLiteral(this.#options.netguard, authority));
       return () => {};
     }
     return this.#options.lookups.addresses(session.slot, host, (found) =>
-      done(typeof found === 'string' ? unresolved(host, found) : this.#vet(authority, found)),
-    );
-  }
-
-  #vet(authority: Authority, addresses: readonly string[]): Vetted | Problem {
-    if (this.#options.netguard.vetAll(addresses, authority.port) === null) return { addresses };
-    // Which address, and why, is for the audit and the operator, not for the agent.
-    return problem(
-      'network_blocked',
-      `The network guard refuses ${authority.host}. The operator can open it with --network-allow, if it is meant to be reached.`,
+      done(
+        typeof found === 'string' ? unresolved(host, found) : vet(this.#options.netguard, authority, found),
+      ),
     );
   }
 

@@ -289,6 +289,15 @@ t.test('GET /discover and POST /v1/explain', async (t) => {
     service: null,
   });
   t.match(await explain('http://169.254.169.254/'), { decision: 'refuse', error: 'network_blocked' });
+  t.match(await explain('https://a.test/__k__'), { keys: ['K'], decision: 'inject' });
+  t.match(await explain('https://a.test/', 'TRACE'), {
+    decision: 'refuse',
+    error: 'method_not_allowed',
+    status: 405,
+  });
+  t.match(await explain('https://a.test/', 'G T'), { error: 'invalid_request', field: 'method' });
+  const blocked = await explain('http://169.254.169.254/');
+  t.notMatch(blocked.reason, /metadata|link-local/, 'which range it is in is not for agents');
   t.match(await explain('a.test'), { error: 'invalid_request', field: 'url' });
 });
 

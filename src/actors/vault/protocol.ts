@@ -12,6 +12,7 @@ import type {
 import type { Result } from './problem.ts';
 import type { Review } from './review-rules.ts';
 import type { Secret } from './secret.ts';
+import type { Delta } from './state.ts';
 import type { ProofQuestion } from './token-proof.ts';
 
 /** Who a token belongs to. */
@@ -185,6 +186,8 @@ export interface VaultProtocol {
   'vault.update': In<{ vault: string; patch: Partial<VaultSettings>; by: By }, VaultView>;
   'vault.delete': In<{ vault: string; by: By }, null>;
   discover: In<{ vault: string }, Discovery>;
+  /** What lanes know of a vault, values included: for this process alone. */
+  'vault.state': In<{ vault: string }, readonly Delta[]>;
 
   'service.list': In<{ vault: string }, { services: readonly Service[] }>;
   /** `replace` leaves exactly these; `upsert` merges them by host. All or nothing. */

@@ -74,15 +74,17 @@ export function emptyState(kek: KeyObject): VaultState {
 /** All that a lane needs to know, from nothing. */
 export function fullState(state: VaultState): Delta[] {
   const deltas: Delta[] = [];
-  for (const { vault, services, credentials } of state.vaults.values()) {
-    deltas.push(vaultDelta(vault));
-    for (const service of services.values()) deltas.push({ type: 'service', vault: vault.id, service });
-    for (const [key, { value }] of credentials)
-      deltas.push({ type: 'credential', vault: vault.id, key, value });
-  }
+  for (const entry of state.vaults.values()) deltas.push(...vaultDeltas(entry));
   for (const session of state.sessions.values()) deltas.push(sessionDelta(state, session));
   for (const agent of state.agents.values()) deltas.push(...agentDeltas(state, agent));
   return deltas;
+}
+
+/** What it needs to know of one vault. */
+export function* vaultDeltas({ vault, services, credentials }: VaultEntry): Generator<Delta> {
+  yield vaultDelta(vault);
+  for (const service of services.values()) yield { type: 'service', vault: vault.id, service };
+  for (const [key, { value }] of credentials) yield { type: 'credential', vault: vault.id, key, value };
 }
 
 export function vaultDelta({ id, name, cleared, settings }: Vault): Delta {

@@ -6,11 +6,18 @@ import { decide, proposalEvent } from './proposal-decision.ts';
 import type { VaultEvent, VaultProtocol } from './protocol.ts';
 import type { Change } from './store.ts';
 import { newVaultRows } from './vault-boot.ts';
-import type { VaultEntry, VaultState } from './vault-state.ts';
+import { type VaultEntry, type VaultState, vaultDeltas } from './vault-state.ts';
 import { discovery, vaultView } from './vault-views.ts';
 import { findVault, type Writer } from './vault-writer.ts';
 
-type Names = 'vault.list' | 'vault.get' | 'vault.create' | 'vault.update' | 'vault.delete' | 'discover';
+type Names =
+  | 'vault.list'
+  | 'vault.get'
+  | 'vault.create'
+  | 'vault.update'
+  | 'vault.delete'
+  | 'vault.state'
+  | 'discover';
 
 export function vaultHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, Names> {
   const { state, commit } = writer;
@@ -67,6 +74,11 @@ export function vaultHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, Nam
       const changes = [...cancelled, ...removeVault(state, found.value)];
       const failed = await commit(changes, { action: 'vault.delete', by, vault }, events);
       return failed ? refused(failed) : accept(null);
+    },
+
+    'vault.state'({ vault }) {
+      const found = findVault(state, vault);
+      return found.ok ? accept([...vaultDeltas(found.value)]) : found;
     },
 
     discover({ vault }) {
