@@ -2,11 +2,13 @@ import { createWriteStream } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { verifyAuditLog } from '../../src/actors/audit-verify.ts';
+import type { AuditVerdict } from '../../src/actors/audit-verify.ts';
+import { checkAudit } from '../audit-check.ts';
 import { type Command, connectionOptions, type Input, jsonOption } from '../cli.ts';
 import { connect } from '../client.ts';
 import { dataDirectory } from '../target.ts';
 import { escapeUnsafe, failed, misused, note, printable, printJson, write } from '../terminal.ts';
+import { damageOf } from '../verdict.ts';
 
 /** A record on one line: its time, then `name=value`, quoted where a blank or a quote would make it unclear. */
 function humanLine(line: string): string {
@@ -114,29 +116,34 @@ export const commands: readonly Command[] = [
   {
     name: 'audit verify',
     about:
-      'Check that the audit log in the data directory is whole, whether a broker runs or not. Exits 1 where not.',
-    options: { '--data-dir <path>': 'Data directory (BROKER_DATA_DIR)', ...jsonOption },
+      'Check that the audit log is whole: by the broker that runs on the data directory, else with its store. Exits 1 where not.',
+    options: {
+      ...connectionOptions,
+      '--master-password-file <path>':
+        'File with the master password, where no broker runs (or BROKER_MASTER_PASSWORD, or a prompt)',
+      ...jsonOption,
+    },
     examples: ['broker audit verify', 'broker audit verify --data-dir /var/lib/broker --json'],
     async run(input) {
-      const directory = dataDirectory(process.env, input.text('data-dir'));
-      const verdict = await verifyAuditLog(directory).catch((error: NodeJS.ErrnoException) => {
-        if (error.code === 'ENOENT')
-          throw failed(`There is no audit log in ${directory}. Name the data directory by --data-dir.`);
-        throw failed(
-          `The audit log in ${directory} can't be read (${error.code}). Run this as the broker's user.`,
-        );
-      });
-      const { ok, records, segments, head, firstBad } = verdict;
+      const verdict = await checkAudit(dataDirectory(process.env, input.text('data-dir')), input);
       if (input.flag('json')) printJson(verdict);
-      else {
-        write(
-          `${ok ? 'whole' : 'damaged'}: ${records} records in ${segments} segments ${ok ? '' : 'before the damage '}are as they were written\n`,
-        );
-        if (head !== null) write(`head: batch ${head.seq}, ${head.hash}\n`);
-      }
-      if (ok) return 0;
-      note(`broker: ${firstBad?.file}, line ${firstBad?.line}: ${firstBad?.reason}.`);
+      else printVerdict(verdict);
+      if (verdict.ok) return 0;
+      note(`broker: ${damageOf(verdict)}.`);
       return 1;
     },
   },
 ];
+
+function printVerdict({ ok, records, segments, head, checked, anchored }: AuditVerdict): void {
+  write(
+    `${ok ? 'whole' : 'damaged'}: ${records} records in ${segments} segments ${ok ? '' : 'before the damage '}are as they were written\n`,
+  );
+  if (head !== null) write(`head: batch ${head.seq}, ${head.hash}\n`);
+  if (checked === 'order')
+    note(
+      'Without the store of its broker only the order was checked: whoever can write the files can make them anew.',
+    );
+  else if (!anchored)
+    note('The store does not know yet where the log ends: a missing end could not be told.');
+}

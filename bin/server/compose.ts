@@ -2,9 +2,7 @@ import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { auditLine } from '../../src/actors/audit.ts';
-import { type AuditLog, openAuditLog } from '../../src/actors/audit-log.ts';
 import { lastChange } from '../../src/actors/audit-tail.ts';
-import { verifyAuditLog } from '../../src/actors/audit-verify.ts';
 import type { Clock } from '../../src/actors/core/clock.ts';
 import type { Ref } from '../../src/actors/core/protocol.ts';
 import { createSystem } from '../../src/actors/core/system.ts';
@@ -30,6 +28,7 @@ import { createRecordings } from '../../src/workers/recordings.ts';
 import { claimLocalSocket } from '../local-socket.ts';
 import { failed } from '../terminal.ts';
 import { bareNames, baseUrlOf, hostNames, ownsOf, urlHost } from './addresses.ts';
+import { keepAudit } from './audit-keeping.ts';
 import { checkSettings } from './checks.ts';
 import { createExplain } from './explain.ts';
 import { createHealth } from './health.ts';
@@ -58,6 +57,8 @@ export interface Running {
   readonly proxyPort: number;
   /** The data directory. */
   readonly directory: string;
+  /** What is wrong with the audit log, in one line; null: nothing. */
+  readonly auditDamage: string | null;
   readonly tree: Tree;
   /** Tells `/ready` that this server takes no new work. */
   drain(): void;
@@ -99,8 +100,9 @@ export async function compose(
   // The first one is made before the vault actor starts, which is the only writer from then on.
   await roots.load();
   clearSnapshots(directory.path);
-  const auditLog = openAudit(directory.path, settings, clock);
-  undo.push(() => auditLog.close());
+  const audit = await keepAudit({ directory: directory.path, store, kek, clock, settings });
+  undo.push(() => audit.close());
+  if (audit.damage !== null) log('error', 'the audit log is damaged', { damage: audit.damage });
 
   const { apiPort, proxyPort } = await claimPorts(settings);
   const local = claimLocalSocket(directory.path, [
@@ -135,7 +137,7 @@ export async function compose(
 
   const tree: Tree = startTree(system, {
     audit: {
-      log: auditLog,
+      log: audit.log,
       sources: recordings.sources,
       health: new Int32Array(shared.auditHealth),
       onError: (error) => log('error', 'the audit log cannot be written', failureFields(error)),
@@ -191,6 +193,7 @@ export async function compose(
       }
     },
   });
+  audit.handOver(tree.vault);
   const append = (record: object): void => {
     tree.audit.tell('append', { lines: auditLine(record), count: 1 });
   };
@@ -225,9 +228,9 @@ export async function compose(
       append: (record) => append({ time: new Date(clock.now()).toISOString(), kind: 'control', ...record }),
       // Lanes' records are where the actor reads them as soon as they are made.
       settled: async () => void (await tree.audit.ask('flush', {})),
-      read: auditLog.read,
-      follow: auditLog.follow,
-      verify: () => verifyAuditLog(directory.path),
+      read: audit.log.read,
+      follow: audit.log.follow,
+      verify: audit.verify,
     },
     keeping: createKeeping({ store, kek, directory: directory.path, derive, vault: tree.vault }),
     health: createHealth({
@@ -254,6 +257,7 @@ export async function compose(
     front,
     proxyPort,
     directory: directory.path,
+    auditDamage: audit.damage,
     tree,
     drain: () => (draining = true),
     recordsLost: () => recordsLost,
@@ -268,21 +272,6 @@ async function claimPorts(settings: ServerSettings): Promise<{ apiPort: number; 
   while (proxyPort === apiPort && settings['proxy-port'] === 0);
   if (apiPort !== proxyPort) return { apiPort, proxyPort };
   throw failed(`The API and the proxy can't share port ${apiPort}. Choose two ports.`);
-}
-
-function openAudit(directory: string, settings: ServerSettings, clock: Clock): AuditLog {
-  const { 'audit-retain-days': retainDays, 'audit-retain-bytes': retainBytes } = settings;
-  try {
-    return openAuditLog(directory, {
-      clock,
-      retainDays: retainDays ?? undefined,
-      retainBytes: retainBytes ?? undefined,
-    });
-  } catch (error) {
-    throw failed(
-      `The audit log in ${directory} can't be opened (${(error as NodeJS.ErrnoException).code ?? 'damaged'}). Check the disk and its rights.`,
-    );
-  }
 }
 
 /** What a lane that died had under way is on record by itself; this says why it ended so. */

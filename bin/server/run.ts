@@ -37,14 +37,16 @@ export async function runServer(settings: ServerSettings, masterPassword: Secret
   return running.recordsLost() === 0 ? 0 : exitRecordsLost;
 }
 
-function announce(settings: ServerSettings, { front, proxyPort, directory }: Running): void {
+function announce(settings: ServerSettings, { front, proxyPort, directory, auditDamage }: Running): void {
   const { baseUrl } = front;
   const at = `http://${urlHost(settings.host)}`;
   const address = baseUrl === defaultAddress ? '' : ` --address ${baseUrl}`;
   const usual = dataDirectory({ ...process.env, BROKER_DATA_DIR: undefined });
   const flags = address + (directory === usual ? '' : ` --data-dir ${shellWord(directory)}`);
+  const damage =
+    auditDamage === null ? '' : `The audit log is damaged: ${auditDamage}. See 'broker audit verify'.\n`;
   process.stdout.write(
-    `broker is ready.\n` +
+    `${damage}broker is ready.\n` +
       `  API    ${baseUrl}\n` +
       `  proxy  ${at.replace('http', 'https')}:${proxyPort} (TLS or plain)\n` +
       `  data   ${directory}\n\n` +

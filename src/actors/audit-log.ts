@@ -1,38 +1,42 @@
+import type { KeyObject } from 'node:crypto';
 import {
-  closeSync,
-  constants,
-  fdatasyncSync,
-  fstatSync,
-  fsyncSync,
-  ftruncateSync,
   mkdirSync,
-  openSync,
   readdirSync,
   readFileSync,
   renameSync,
   statSync,
+  truncateSync,
   unlinkSync,
-  writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { Anchoring } from './audit-anchoring.ts';
 import {
+  type AuditAnchor,
   chainLineMax,
   genesis,
   headerLine,
   type Link,
   lastWhole,
-  type SegmentName,
+  parseHeader,
+  type SegmentHeader,
   seal,
   segmentName,
   segmentsOf,
 } from './audit-chain.ts';
 import { type AuditQuery, matches, readRecords } from './audit-read.ts';
+import { headerOf, Segment } from './audit-segment.ts';
 import type { Clock } from './core/clock.ts';
 
 const dayMs = 24 * 3_600_000;
 
 export interface AuditLogOptions {
   readonly clock: Clock;
+  /** What the chain is made with. */
+  readonly key: KeyObject;
+  /** What the store knows of the log; null: nothing yet. */
+  readonly anchor: AuditAnchor | null;
+  /** Keeps in the store where the log stands; called within a second of each batch. A rejection: it is tried again. */
+  readonly keep: (anchor: AuditAnchor) => Promise<void>;
   /** A segment that would grow over this many octets is closed and another begun. Default 64 MiB. */
   readonly maxBytes?: number;
   /** So is one of this age, in milliseconds. Default one day. */
@@ -41,8 +45,6 @@ export interface AuditLogOptions {
   readonly retainBytes?: number;
   /** A segment goes when its newest record is older than this many days. Default: no bound. */
   readonly retainDays?: number;
-  /** Every batch is on the disk before `append` returns, not just in the system's cache. Default false. */
-  readonly fsync?: boolean;
 }
 
 export interface AuditLog {
@@ -60,47 +62,64 @@ export interface AuditLog {
    * read in the same turn of the event loop is all that was written before. The function returned ends it.
    */
   follow(query: AuditQuery, listener: (record: string) => void): () => void;
+  /** Where the log begins and stands now. */
+  anchor(): AuditAnchor;
+  /** Brings all that is written to the disk, has `keep` keep the anchor, and deletes what retention gave up. */
+  settle(): Promise<void>;
   close(): void;
-}
-
-interface Segment extends SegmentName {
-  readonly path: string;
-  readonly fd: number;
-  readonly dev: number;
-  readonly ino: number;
-  /** Octets up to the end of the last whole batch. */
-  size: number;
-  /** A write failed: there may be octets behind `size`. */
-  dirty: boolean;
 }
 
 /**
  * Opens the log in `<dir>/audit` (made if missing, 0700; files 0600) for its one writer, goes on with the
- * chain where it stands, and cuts off what a crash left torn; a record `audit.recovered` says so.
+ * chain where it stands, and cuts off what a crash left torn; a record `audit.recovered` says so. Where less is there
+ * than the anchor knows, the chain goes on behind what is missing, so that it can be told for ever.
  * @throws Error (of node:fs) where the directory or its last segment can't be read or mended.
  */
 export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
-  const { clock, maxBytes = 64 * 2 ** 20, maxAgeMs = dayMs, fsync = false } = options;
+  const { clock, key, maxBytes = 64 * 2 ** 20, maxAgeMs = dayMs } = options;
   const folder = join(dir, 'audit');
   let segment: Segment | null = null;
   let lastSeq = 0;
   let last: Link = genesis;
+  let unkeyed: Link = options.anchor?.unkeyed ?? genesis;
+  let first: Link = options.anchor?.first ?? genesis;
+  /** Segments that retention gave up; they go once the store knows. */
+  const given: string[] = [];
   /** Lines of our own for the next batch. */
   let notes = '';
   let closed = false;
   /** A batch is put together in it. */
   let scratch = Buffer.alloc(0);
   const followers = new Set<(records: string) => void>();
+  const anchor = (): AuditAnchor => ({ unkeyed, first, head: last });
+  const anchoring = new Anchoring({
+    clock,
+    folder,
+    keep: options.keep,
+    anchor,
+    written: () => segment?.fd ?? null,
+    onKept: removeGiven,
+  });
 
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   recover();
 
   function recover(): void {
-    for (const name of segmentsOf(readdirSync(folder)).reverse()) {
+    const names = segmentsOf(readdirSync(folder));
+    lastSeq = names.at(-1)?.seq ?? 0;
+    const known = options.anchor?.head ?? genesis;
+    for (const name of names.toReversed()) {
       const path = join(folder, name.name);
       const bytes = readFileSync(path);
-      const whole = lastWhole(bytes);
-      const cut = bytes.length - (whole?.end ?? 0);
+      const header = parseHeader(bytes);
+      const keyed = header === null || header.keyed;
+      // A crash tears what was written last: one segment, or the first batch of the one behind it.
+      const newest = name.seq === lastSeq;
+      const whole = lastWhole(bytes, keyed ? key : null, newest);
+      // The anchor is kept after the disk has what it speaks of: what is missing of that was not torn by a crash.
+      if (whole !== null && whole.link.seq < known.seq) break;
+      if (whole === null && !newest) break;
+      const cut = newest ? bytes.length - (whole?.end ?? 0) : 0;
       if (cut > 0) note({ event: 'audit.recovered', segment: name.name, cut_bytes: cut });
       if (whole === null) {
         // Torn in its first batch: nothing to go on from. Put aside, since it might be damage of another kind.
@@ -109,10 +128,16 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
         continue;
       }
       last = whole.link;
-      lastSeq = name.seq;
-      segment = attach(name, openSync(path, 'r+'), whole.end);
-      if (cut > 0) ftruncateSync(segment.fd, whole.end);
+      if (cut > 0) truncateSync(path, whole.end);
+      const isOther = last.seq === known.seq && last.hash !== known.hash;
+      if (keyed && !isOther) segment = new Segment(folder, name, 'r+', whole.end);
       break;
+    }
+    if (last.seq <= known.seq) last = known;
+    if (options.anchor === null) {
+      const headers = segmentsOf(readdirSync(folder)).map(({ name }) => headerOf(join(folder, name)));
+      first = headers[0]?.last ?? genesis;
+      unkeyed = endOfUnkeyed(headers);
     }
     retain();
     try {
@@ -122,53 +147,33 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
     }
   }
 
-  function note(record: object): void {
-    notes += `${JSON.stringify({ time: new Date(clock.now()).toISOString(), ...record })}\n`;
+  /** Of a log that no store knows: where its segments without a key end. */
+  function endOfUnkeyed(headers: readonly (SegmentHeader | null)[]): Link {
+    const newest = headers.findLastIndex((header) => header !== null && !header.keyed);
+    if (newest < 0) return genesis;
+    return headers.slice(newest + 1).find((header) => header !== null)?.last ?? last;
   }
 
-  function attach(name: SegmentName, fd: number, size: number): Segment {
-    const { dev, ino } = fstatSync(fd);
-    return { ...name, path: join(folder, name.name), fd, dev, ino, size, dirty: false };
+  function note(record: object): void {
+    notes += `${JSON.stringify({ time: new Date(clock.now()).toISOString(), ...record })}\n`;
   }
 
   function begin(): Segment {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     const started = clock.now();
     const seq = lastSeq + 1;
-    const name = segmentName(seq, started);
-    const fd = openSync(join(folder, name), 'wx', 0o600);
+    const begun = new Segment(folder, { name: segmentName(seq, started), seq, started }, 'wx', 0);
     lastSeq = seq;
-    if (fsync) syncFolder();
-    return attach({ name, seq, started }, fd, 0);
-  }
-
-  /** A new file outlives a power cut only when its directory entry is on the disk. */
-  function syncFolder(): void {
-    const fd = openSync(folder, constants.O_RDONLY);
-    try {
-      fsyncSync(fd);
-    } finally {
-      closeSync(fd);
-    }
-  }
-
-  /**
-   * Whether the file at the segment's path is still the one that we write, as we left it. One that was moved,
-   * deleted or changed would take our records out of sight; the chain goes on in a new segment instead.
-   */
-  function isOurs({ path, dev, ino, size, dirty }: Segment): boolean {
-    const there = statSync(path, { throwIfNoEntry: false });
-    if (there === undefined || there.dev !== dev || there.ino !== ino) return false;
-    return there.size === size || (dirty && there.size > size);
+    return begun;
   }
 
   /** The segment for a batch of so many octets: the present one, or the next. */
   function ready(octets: number): Segment {
-    if (segment !== null && !isOurs(segment)) release(segment);
+    if (segment !== null && !segment.isOurs) release(segment);
     if (segment !== null) {
-      mend(segment);
+      segment.mend();
       const full =
-        segment.size + octets + chainLineMax > maxBytes || clock.now() - segment.started >= maxAgeMs;
+        segment.size + octets + chainLineMax > maxBytes || clock.now() - segment.name.started >= maxAgeMs;
       if (full && segment.size > 0) release(segment);
     }
     if (segment !== null) return segment;
@@ -177,14 +182,9 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
     return segment;
   }
 
-  function mend(torn: Segment): void {
-    if (torn.dirty) ftruncateSync(torn.fd, torn.size);
-    torn.dirty = false;
-  }
-
-  function release({ fd }: Segment): void {
+  function release(done: Segment): void {
     segment = null;
-    closeSync(fd);
+    anchoring.close(done.fd, () => done.close());
   }
 
   function append(...lines: readonly (string | Uint8Array)[]): void {
@@ -193,7 +193,7 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
     const length = records.reduce((sum, { length }) => sum + length, 0);
     if (length === 0) return;
     const current = ready(length);
-    const header = octets(current.size === 0 ? headerLine({ ...current, last }) : '');
+    const header = octets(current.size === 0 ? headerLine({ ...current.name, last }) : '');
     const whole = header.length + length;
     // The same memory for each batch: to allocate some anew, many times a second, is work for the collector.
     if (scratch.length < whole + chainLineMax) scratch = Buffer.allocUnsafeSlow(2 * whole + chainLineMax);
@@ -202,17 +202,11 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
       scratch.set(piece, at);
       at += piece.length;
     }
-    const { link, line } = seal(last, scratch.subarray(0, whole));
-    const end = whole + scratch.write(line, whole);
-    current.dirty = true;
-    for (let done = 0; done < end; ) {
-      done += writeSync(current.fd, scratch, done, end - done, current.size + done);
-    }
-    if (fsync) fdatasyncSync(current.fd);
-    current.dirty = false;
-    current.size += end;
+    const { link, line } = seal(last, scratch.subarray(0, whole), key);
+    current.write(scratch.subarray(0, whole + scratch.write(line, whole)));
     last = link;
     notes = '';
+    anchoring.changed();
     if (followers.size === 0) return;
     const text = scratch.toString('utf8', header.length, whole);
     for (const follower of followers) follower(text);
@@ -226,22 +220,38 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
     return () => followers.delete(follower);
   }
 
-  /** Deletes whole segments, oldest first, never the present one. What can't go now is tried with the next one. */
+  /** Gives up whole segments, oldest first, never the present one. */
   function retain(): void {
     const { retainBytes = Number.POSITIVE_INFINITY, retainDays = Number.POSITIVE_INFINITY } = options;
-    const names = segmentsOf(readdirSync(folder));
+    const names = segmentsOf(readdirSync(folder)).filter(({ name }) => !given.includes(name));
     const sizes = names.map(({ name }) => statSync(join(folder, name), { throwIfNoEntry: false })?.size ?? 0);
     let total = sizes.slice(0, -1).reduce((sum, size) => sum + size, maxBytes);
     for (const [i, { name }] of names.slice(0, -1).entries()) {
       // A segment's records are older than the start of the one after it.
       const stale = clock.now() - names[i + 1].started > retainDays * dayMs;
       if (!stale && total <= retainBytes) return;
-      try {
-        unlinkSync(join(folder, name));
-      } catch {
-        return;
-      }
+      const next = names[i + 1];
+      const isBegun = segment?.name.seq === next.seq && segment.size === 0;
+      const kept = isBegun ? last : headerOf(join(folder, next.name))?.last;
+      // What the next one goes on from isn't known: nobody could tell later that nothing more is missing.
+      if (kept === undefined) return;
+      first = kept;
+      given.push(name);
       total -= sizes[i];
+      anchoring.changed();
+    }
+  }
+
+  /** The store knows that they are gone, so that nobody misses them. */
+  function removeGiven(kept: AuditAnchor): void {
+    if (kept.first.seq !== first.seq) return;
+    while (given.length > 0) {
+      try {
+        unlinkSync(join(folder, given[0]));
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return;
+      }
+      given.shift();
     }
   }
 
@@ -252,7 +262,7 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
     const wanted = names.filter((_, i) => i + 1 === names.length || names[i + 1].started >= since);
     const segments = wanted.map(({ name, seq }) => {
       const path = join(folder, name);
-      if (seq === present?.seq) return { path, size: present.size };
+      if (seq === present?.name.seq) return { path, size: present.size };
       return { path, size: statSync(path, { throwIfNoEntry: false })?.size ?? 0 };
     });
     yield* readRecords(segments, query);
@@ -260,19 +270,19 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
 
   function close(): void {
     closed = true;
+    anchoring.stop();
     if (segment === null) return;
-    const { fd, path, size } = segment;
     try {
-      mend(segment);
-      if (size === 0) unlinkSync(path);
-      else fdatasyncSync(fd);
+      segment.mend();
+      if (segment.size === 0) unlinkSync(join(folder, segment.name.name));
+      segment.close();
     } catch {
       // The next start mends it.
     }
-    release(segment);
+    segment = null;
   }
 
-  return { append, read, follow, close };
+  return { append, read, follow, anchor, settle: () => anchoring.now(), close };
 }
 
 /** As UTF-8. A last line without its line feed gets one: the chain's lines must stand alone. */

@@ -238,3 +238,23 @@ export const loginLink = whole({ url: text(), expires_at: moment });
 export const loginCode = whole({ code: { type: 'string', pattern: '^[0-9]{6}$' }, expires_at: moment });
 export const keySource = whole({ source: { type: 'string', enum: ['file', 'password'] } });
 export const caRotation = whole({ sha256: text(), switches_at: moment });
+
+export const auditVerdict = named(
+  'AuditVerdict',
+  whole(
+    {
+      ok: bool,
+      checked: { type: 'string', enum: ['contents', 'order'], description: '`order`: without the key.' },
+      anchored: {
+        type: 'boolean',
+        description: 'Compared with where the store knows that it begins and ends.',
+      },
+      segments: count,
+      records: { ...count, description: 'Those before the first bad place.' },
+      head: { ...whole({ seq: count, hash: text() }), type: ['object', 'null'] },
+      firstBad: whole({ file: text(), line: count, reason: text() }),
+      missing: list(whole({ from: count, to: count, after: orNull(moment), before: orNull(moment) })),
+    },
+    ['firstBad'],
+  ),
+);

@@ -1,9 +1,9 @@
 import { invalid } from '../actors/vault/fields.ts';
 import { accept, type Result } from '../actors/vault/problem.ts';
-import { administers, foreignVault } from './caller.ts';
+import { administers, foreignVault, ownerProblem } from './caller.ts';
 import { createChannel } from './channel.ts';
-import type { AuditQuery } from './front-options.ts';
-import { type Answer, stream } from './reply.ts';
+import type { AuditQuery, AuditVerdict } from './front-options.ts';
+import { type Answer, json, stream } from './reply.ts';
 import { type Call, type Route, route } from './route.ts';
 import type { FrontParts } from './routes.ts';
 import { auditQuery } from './schemas.ts';
@@ -15,6 +15,8 @@ const maxBehind = 1024 * 1024;
 
 /** The audit log, as it was written. */
 export function auditRoutes({ audit, held, clock }: FrontParts): Route[] {
+  let checking: Promise<AuditVerdict> | null = null;
+
   /** What is there, and then each record as it is written, until one of both sides has enough. */
   function follow(call: Call<'operator', 'header-if-any'>, query: AuditQuery): Answer {
     const holding = held.hold(call);
@@ -61,6 +63,15 @@ export function auditRoutes({ audit, held, clock }: FrontParts): Route[] {
         return stream(lines(audit.read(wanted)), 'application/x-ndjson');
       },
     ),
+    route('POST', '/v1/audit/verify', { auth: 'operator', vault: 'none' }, async ({ identity }) => {
+      const refusal = ownerProblem(identity);
+      if (refusal) return refusal;
+      // It reads all of the log: who asks meanwhile gets the same answer.
+      checking ??= audit.verify().finally(() => {
+        checking = null;
+      });
+      return json(await checking);
+    }),
   ];
 }
 

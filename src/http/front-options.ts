@@ -30,13 +30,26 @@ export interface AuditQuery {
   readonly limit?: number;
 }
 
-/** What a check of the audit log found; `firstBad`: the first line that is wrong. */
+/**
+ * What a check of the audit log found. `firstBad`: the first line that is wrong; `missing`: batches of which nothing is
+ * left, and the times of the records on both sides of them.
+ */
 export interface AuditVerdict {
   readonly ok: boolean;
+  /** `order`: without the key. */
+  readonly checked: 'contents' | 'order';
+  /** Compared with what the store knows of where the log begins and ends. */
+  readonly anchored: boolean;
   readonly segments: number;
   readonly records: number;
   readonly head: { readonly seq: number; readonly hash: string } | null;
   readonly firstBad?: { readonly file: string; readonly line: number; readonly reason: string };
+  readonly missing: readonly {
+    readonly from: number;
+    readonly to: number;
+    readonly after: string | null;
+    readonly before: string | null;
+  }[];
 }
 
 /** Running totals of the proxy, and how it is now. */

@@ -179,6 +179,10 @@ export const operations: Operations = {
     about: 'Records of the audit log, one JSON object a line, newest last.',
     answers: { 200: 'application/x-ndjson' },
   },
+  'POST /v1/audit/verify': {
+    about: 'Check the whole audit log, and say from where to where records are missing. Owners only.',
+    answers: { 200: answers.auditVerdict },
+  },
   'GET /v1/events': {
     about: 'What happens, as it happens: server-sent events. An agent hears of its own proposals.',
     answers: { 200: 'text/event-stream' },

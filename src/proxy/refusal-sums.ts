@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 /** Seconds' worth of refusals that are recorded one by one before the rate counts. */
 const burstSeconds = 5;
 /** How long refusals over the rate are summed up before they are written, ms. */
-const periodMs = 5_000;
+const periodMs = 1_000;
 /** Callers that are told apart at a time, and sums that are open at a time; what is more shares one. */
 const maxCallers = 1024;
 const maxSums = 1024;

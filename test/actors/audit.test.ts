@@ -8,10 +8,10 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { type AuditOptions, auditActor, auditHealth, auditLine } from '../../src/actors/audit.ts';
-import { type AuditLog, openAuditLog } from '../../src/actors/audit-log.ts';
-import { verifyAuditLog } from '../../src/actors/audit-verify.ts';
+import type { AuditLog } from '../../src/actors/audit-log.ts';
 import { policies } from '../../src/actors/core/supervision.ts';
 import { createSystem } from '../../src/actors/core/system.ts';
+import { checkLog, openLog } from '../support/audit.ts';
 import { manualClock } from '../support/manual-clock.ts';
 
 const base = mkdtempSync(join(tmpdir(), 'broker-audit-'));
@@ -24,7 +24,7 @@ const message = (n: number, size = 0) => ({ lines: auditLine({ n, fill: 'x'.repe
 function setUp(t: Test, options: Partial<AuditOptions> = {}) {
   const dir = mkdtempSync(join(base, 'data-'));
   const clock = manualClock(start);
-  const log = openAuditLog(dir, { clock });
+  const log = openLog(dir, { clock });
   const health = new Int32Array(new SharedArrayBuffer(4));
   const errors: Error[] = [];
   const system = createSystem({ clock });
@@ -63,7 +63,7 @@ t.test('records of 50 ms share a batch', async (t) => {
   t.strictSame(await written(log), []);
   await clock.advance(1);
   t.strictSame(await written(log), [1, 2, 3]);
-  t.match(await verifyAuditLog(dir), { ok: true, records: 3, head: { seq: 1 } });
+  t.match(await checkLog(dir), { ok: true, records: 3, head: { seq: 1 } });
   audit.tell('append', message(4, 2 ** 20));
   await clock.advance(0);
   t.strictSame(await written(log), [1, 2, 3, 4], 'a large batch does not wait');
@@ -95,7 +95,7 @@ t.test('while the disk refuses, health says so and nothing is lost', async (t) =
   await clock.advance(250);
   t.equal(health[0], auditHealth.writing);
   t.strictSame(await written(log), [1, 2, 3]);
-  t.match(await verifyAuditLog(dir), { ok: true, records: 3 });
+  t.match(await checkLog(dir), { ok: true, records: 3 });
   breakDisk(dir);
   audit.tell('append', message(4));
   await clock.advance(50);
@@ -112,7 +112,7 @@ t.test('records that go to a directory which was removed are found in the new on
   t.equal(health[0], auditHealth.writing);
   t.strictSame(await written(log), [2]);
   t.equal(statSync(join(dir, 'audit')).mode & 0o777, 0o700);
-  t.match(await verifyAuditLog(dir), { ok: true, head: { seq: 2 } });
+  t.match(await checkLog(dir), { ok: true, head: { seq: 2 } });
 });
 
 t.test('what there is no room to hold is counted in a record', async (t) => {
@@ -180,13 +180,13 @@ t.test('a disk that fills up in the middle of a write', { skip }, async (t) => {
   limit('unlimited');
   t.equal(health[0], auditHealth.failing);
   t.match(errors, [{ code: 'EFBIG' }], 'said once');
-  t.match((await verifyAuditLog(dir)).firstBad, { reason: /ends within a batch/ });
+  t.match((await checkLog(dir)).firstBad, { reason: /ends within a batch/ });
   t.strictSame(await written(log), [], 'what is torn is not read');
   log.append(auditLine({ n: 'a shorter one' }));
   await clock.advance(250);
   t.equal(health[0], auditHealth.writing);
   t.strictSame(await written(log), ['a shorter one', 1]);
-  t.match(await verifyAuditLog(dir), { ok: true, records: 2 });
+  t.match(await checkLog(dir), { ok: true, records: 2 });
 });
 
 /** A server in small, until it is killed. */
@@ -195,9 +195,15 @@ const at = (name) => import(new URL('src/actors/' + name, ${JSON.stringify(new U
 const { auditActor, auditLine } = await at('audit.ts');
 const { openAuditLog } = await at('audit-log.ts');
 const { systemClock } = await at('core/clock.ts');
+const { createSecretKey } = await import('node:crypto');
 const { createSystem } = await at('core/system.ts');
 const health = new Int32Array(new SharedArrayBuffer(4));
-const log = openAuditLog(process.argv[1], { clock: systemClock });
+const log = openAuditLog(process.argv[1], {
+  clock: systemClock,
+  key: createSecretKey(Buffer.alloc(32, 7)),
+  anchor: null,
+  keep: async () => {},
+});
 const audit = createSystem().spawn(auditActor({ log, health, onError: console.error, batchMs: 10 }));
 let n = 0;
 setInterval(() => {
@@ -212,19 +218,19 @@ t.test('a server that is killed loses no more than its last moments', async (t) 
   t.teardown(() => killed.kill('SIGKILL'));
   mkdirSync(join(dir, 'audit'), { recursive: true });
   for (let records = 0; records < 1000; ) {
-    const verdict = await verifyAuditLog(dir);
+    const verdict = await checkLog(dir);
     if (!verdict.ok) t.match(verdict, { ok: true }, 'in order at any moment');
     records = verdict.records;
     await delay(5);
   }
   killed.kill('SIGKILL');
   await once(killed, 'exit');
-  const log = openAuditLog(dir, { clock: manualClock(start) });
+  const log = openLog(dir, { clock: manualClock(start) });
   const numbers = (await written(log)).filter((n) => n !== 'audit.recovered');
   log.close();
   t.ok(numbers.length >= 1000);
   t.strictSame(numbers, [...numbers.keys()], 'each record once, in order');
-  t.match(await verifyAuditLog(dir), { ok: true });
+  t.match(await checkLog(dir), { ok: true });
 });
 
 t.test('a line of the log is JSON without control characters', async (t) => {

@@ -1,9 +1,9 @@
 /** Operators, their sign-in, the CA's rotation and the audit commands, over whole processes. */
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import tls from 'node:tls';
 import t from 'tap';
-import { openAuditLog } from '../../src/actors/audit-log.ts';
+import { openLog, rechain } from '../support/audit.ts';
 import {
   type Broker,
   collect,
@@ -319,14 +319,59 @@ t.test('audit: tail, follow, export, verify', async (t) => {
   });
 });
 
+t.test('audit: a start on a damaged log says so first, from where to where, and goes on', async (t) => {
+  const directory = join(temporary(t), 'data');
+  const folder = join(directory, 'audit');
+  const first = await startBroker(t, { directory });
+  t.match(first.printed().stdout, /^broker is ready/);
+  for (const name of ['one', 'two']) await first.api('POST', '/v1/vaults', { body: { name } });
+  t.equal((await first.audit()).length, 2);
+  const [name] = readdirSync(folder);
+  // The store learns of it within a second, at the latest with an end in order.
+  const killed = readFileSync(join(folder, name));
+  first.process.kill('SIGTERM');
+  await first.ended;
+  t.match(readFileSync(join(folder, name)).subarray(0, killed.length).equals(killed), true);
+
+  rmSync(folder, { recursive: true });
+  const offline = await first.command(['audit', 'verify']);
+  t.match(offline, {
+    code: 1,
+    stdout: /^damaged/,
+    stderr: /batch(es)? 1 .*missing, from the beginning, to the end/,
+  });
+  const second = await startBroker(t, { directory });
+  t.match(second.printed().stdout, /^The audit log is damaged: .*missing.*\nbroker is ready/);
+  t.match(JSON.parse(second.printed().stderr.split('\n')[0]), {
+    level: 'error',
+    message: /audit log is damaged/,
+  });
+  t.match(await second.audit(), [{ event: 'audit.damaged', missing: [{ from: 1, before: null }] }]);
+  const running = await second.command(['audit', 'verify', '--json']);
+  t.match(
+    [running.code, JSON.parse(running.stdout)],
+    [1, { ok: false, anchored: true, missing: [{ from: 1 }] }],
+  );
+
+  // A copy elsewhere can be checked for its order only.
+  const copy = join(temporary(t), 'copy');
+  cpSync(folder, join(copy, 'audit'), { recursive: true });
+  t.match(await second.command(['audit', 'verify', '--data-dir', copy]), {
+    code: 0,
+    stderr: /only the order/,
+  });
+});
+
 t.test('audit: old segments go as the settings say', async (t) => {
   const old = (directory: string) => {
     mkdirSync(directory, { mode: 0o700 });
     const clock = manualClock(Date.now() - 10 * 86_400_000);
-    const log = openAuditLog(directory, { clock, maxBytes: 1000 });
+    const log = openLog(directory, { clock, maxBytes: 1000 });
     for (let i = 0; i < 5; i++)
       log.append(`{"time":"${new Date(clock.now()).toISOString()}","x":"${'x'.repeat(800)}"}\n`);
     log.close();
+    // As brokers wrote it that had no key for it.
+    rechain(directory, (lines) => lines.replace('"version":2', '"version":1'));
     return readdirSync(join(directory, 'audit')).length;
   };
   for (const args of [
@@ -337,6 +382,7 @@ t.test('audit: old segments go as the settings say', async (t) => {
     const before = old(directory);
     t.ok(before > 3);
     const broker = await startBroker(t, { directory, args });
+    t.match(broker.printed().stdout, /^broker is ready/, 'the old log is whole');
     await broker.api('POST', '/v1/vaults', { body: { name: 'now' } });
     await until(async () => (await broker.audit()).some(({ vault }) => vault === 'now'), 'a record');
     const left = readdirSync(join(directory, 'audit')).length;

@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { auditActor } from '../../src/actors/audit.ts';
-import { openAuditLog } from '../../src/actors/audit-log.ts';
 import { createSystem } from '../../src/actors/core/system.ts';
 import { keyFile } from '../../src/actors/vault/keyfile.ts';
 import { openLmdbStore } from '../../src/actors/vault/lmdb-store.ts';
@@ -26,6 +25,7 @@ import { type Store, StoreError } from '../../src/actors/vault/store.ts';
 import { vaultActor } from '../../src/actors/vault/vault-actor.ts';
 import { prepareVault, readKekRow } from '../../src/actors/vault/vault-boot.ts';
 import password from '../../src/workers/password.ts';
+import { openLog } from '../support/audit.ts';
 import { temporary } from '../support/broker.ts';
 import { usualQuotas } from '../support/compose.ts';
 import { operator as by, filesUnder, vault as name, secrets, value } from './vault-harness.ts';
@@ -66,7 +66,7 @@ async function boot(t: Test, directory: string, given: Given = {}) {
     },
   };
   const system = createSystem();
-  const log = openAuditLog(directory, { clock: system.clock });
+  const log = openLog(directory, { clock: system.clock });
   async function stop(): Promise<void> {
     await system.stop();
     log.close();

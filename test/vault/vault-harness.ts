@@ -3,7 +3,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { type AuditProtocol, auditActor } from '../../src/actors/audit.ts';
-import { openAuditLog } from '../../src/actors/audit-log.ts';
 import { lastChange } from '../../src/actors/audit-tail.ts';
 import type { ActorSpec } from '../../src/actors/core/behavior.ts';
 import type { Ref } from '../../src/actors/core/protocol.ts';
@@ -18,6 +17,7 @@ import { type Change, type Store, StoreError } from '../../src/actors/vault/stor
 import { hashToken } from '../../src/actors/vault/token.ts';
 import { vaultActor } from '../../src/actors/vault/vault-actor.ts';
 import { prepareVault } from '../../src/actors/vault/vault-boot.ts';
+import { openLog } from '../support/audit.ts';
 import { usualQuotas } from '../support/compose.ts';
 import { type ManualClock, manualClock } from '../support/manual-clock.ts';
 
@@ -61,7 +61,7 @@ export async function startVault(
 ): Promise<Running> {
   const real = await openLmdbStore(path);
   const kek = await prepareVault({ store: real, kek: fileKek(path), directory: path, now: clock.now() });
-  const log = openAuditLog(path, { clock });
+  const log = openLog(path, { clock });
   const health = new Int32Array(new SharedArrayBuffer(4));
   const system = createSystem({
     clock,

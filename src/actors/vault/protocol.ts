@@ -1,4 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
+import type { AuditAnchor } from '../audit-chain.ts';
 import type { KekRow } from './keyfile.ts';
 import type {
   CredentialSlot,
@@ -305,6 +306,8 @@ export interface VaultProtocol {
     { name: string; value: Secret; action: string; details: Readonly<Record<string, string>>; by: By },
     null
   >;
+  /** Where the audit log begins and stands, for whoever checks it later. Every second while it is written. */
+  'audit.anchor': In<{ anchor: AuditAnchor }, null>;
 
   /** A lane comes up: full state, then every delta, is posted on this port. Resolves when the state is posted. */
   'lane.attach': { in: { lane: number; port: MessagePort; epoch: SharedArrayBuffer }; out: null };

@@ -1,4 +1,5 @@
 import type { Handlers } from '../core/behavior.ts';
+import { anchorRow } from './audit-rows.ts';
 import { refused } from './fields.ts';
 import { accept } from './problem.ts';
 import type { VaultProtocol } from './protocol.ts';
@@ -9,7 +10,7 @@ import type { Writer } from './vault-writer.ts';
 export function metaHandlers({
   state,
   commit,
-}: Writer): Pick<Handlers<VaultProtocol>, 'kek.set' | 'blob.set'> {
+}: Writer): Pick<Handlers<VaultProtocol>, 'kek.set' | 'blob.set' | 'audit.anchor'> {
   return {
     async 'kek.set'({ row, action, by }) {
       const failed = await commit([{ table: 'meta', key: 'kek', value: row }], { action, by });
@@ -23,6 +24,12 @@ export function metaHandlers({
         action,
         by,
       });
+      return failed ? refused(failed) : accept(null);
+    },
+
+    async 'audit.anchor'({ anchor }) {
+      // No deed of anybody's: a record of it would be followed by the next.
+      const failed = await commit([anchorRow(state.kek, anchor)], null);
       return failed ? refused(failed) : accept(null);
     },
   };

@@ -116,14 +116,20 @@ function aboutHtml(
     : html`${parts.map((part, i) => html`${i > 0 ? html`<br>` : null}${part}`)}`;
 }
 
-function verdictHtml({ ok, records, segments, head, firstBad }: AuditVerdict): Html {
+function verdictHtml({ ok, records, segments, head, firstBad, missing }: AuditVerdict): Html {
   if (ok) {
     return html`<div class="done" role="status"><p><strong>The log is whole.</strong> ${counted(records, 'record')} in ${counted(segments, 'file')}; nothing in them was changed, and nothing between them is missing.</p>
-${head ? html`<p>Its head is <span class="mono">${head.seq} ${head.hash}</span>. Kept elsewhere, it shows if the end is cut off later.</p>` : null}</div>`;
+${head ? html`<p>Its head is <span class="mono">${head.seq} ${head.hash}</span>.</p>` : null}</div>`;
   }
   return html`<div class="warning grave" role="alert"><p><strong>The log is not whole.</strong> ${
     firstBad
       ? html`<span class="mono">${firstBad.file}</span>, line ${firstBad.line}: ${firstBad.reason}.`
       : null
-  }</p><p>What comes before it is proven good (${counted(records, 'record')}). Compare with a copy of the log, and find out who can write it.</p></div>`;
+  }</p>${missing.length === 0 ? null : html`<ul>${missing.map(missingHtml)}</ul>`}<p>What comes before it is proven good (${counted(records, 'record')}). Compare with a copy of the log, and find out who can write it.</p></div>`;
+}
+
+function missingHtml({ from, to, after, before }: AuditVerdict['missing'][number]): Html {
+  const since = after === null ? 'from the beginning' : html`after ${timeHtml(after)}`;
+  const until = before === null ? 'to the end' : html`before ${timeHtml(before)}`;
+  return html`<li>Batches ${from} to ${to} are missing, ${since}, ${until}.</li>`;
 }
