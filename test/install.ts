@@ -24,14 +24,27 @@ function install(program: string, ...args: string[]): boolean {
   return spawnSync(program, args, { stdio: ['ignore', 'ignore', 'inherit'], env }).status === 0;
 }
 
-for (const [program, flag] of [
-  ['curl', '--version'],
-  ['git', '--version'],
-  ['go', 'version'],
-  ['openssl', 'version'],
-  ['python3', '--version'],
-]) {
-  if (!has(program, flag)) missing.push(program);
+/** Programs that tests drive, and the Debian packages that they come in. */
+const programs: readonly (readonly [program: string, flag: string, ...packages: string[]])[] = [
+  ['curl', '--version', 'curl', 'ca-certificates'],
+  ['git', '--version', 'git'],
+  ['go', 'version', 'golang-go'],
+  ['openssl', 'version', 'openssl'],
+  ['python3', '--version', 'python3'],
+  ['zsh', '--version', 'zsh'],
+  ['fish', '--version', 'fish'],
+  ['prlimit', '--version', 'util-linux'],
+];
+const packages = programs.flatMap(([program, flag, ...names]) => (has(program, flag) ? [] : names));
+if (!has('python3', '-m', 'pip', '--version')) packages.push('python3-pip');
+if (!['/usr/bin/chromium', '/usr/bin/chromium-browser'].some((path) => existsSync(path))) {
+  packages.push('chromium', 'fonts-dejavu-core');
+}
+if (
+  packages.length > 0 &&
+  !(install('apt-get', 'update', '-qq') && install('apt-get', 'install', '-y', '-qq', ...packages))
+) {
+  missing.push(...packages);
 }
 
 for (const module of ['requests', 'h11', 'websockets', ...(registries ? ['pypiserver'] : [])]) {
@@ -47,17 +60,6 @@ if (registries && !has(process.execPath, verdaccio.program, '--version')) {
   const flags = ['--ignore-scripts', '--omit=optional', '--no-audit', '--no-fund', '--loglevel=error'];
   if (!install('npm', 'install', '--prefix', verdaccio.folder, ...flags))
     missing.push('the npm package verdaccio');
-}
-
-const packages = ['zsh', 'fish'].filter((shell) => !has(shell, '--version'));
-if (!['/usr/bin/chromium', '/usr/bin/chromium-browser'].some((path) => existsSync(path))) {
-  packages.push('chromium', 'fonts-dejavu-core');
-}
-if (
-  packages.length > 0 &&
-  !(install('apt-get', 'update', '-qq') && install('apt-get', 'install', '-y', '-qq', ...packages))
-) {
-  missing.push(...packages);
 }
 
 if (missing.length > 0) {

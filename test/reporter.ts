@@ -17,7 +17,7 @@ function describe(diagnostics: Record<string, unknown> | null): string {
 
 /**
  * A tap reporter, loaded by name from `.taprc`: one line for each test file; what failed, with its diagnostics
- * and what its file printed; what was skipped, with the reason; last, alone on its line, `N passed, N failed`.
+ * and what its file printed and remarked; what was skipped, with the reason; last, alone on its line, `N passed, N failed`.
  *
  * Assertions are counted, not files or subtests. What fails without a failing assertion (a crash, a plan that
  * wasn't kept, a run cut short) counts as one failure; skipped and to-do points count as neither.
@@ -28,6 +28,7 @@ export default class Reporter extends Transform {
   #failed = 0;
   #passedBefore = 0;
   #printed = '';
+  #remarks = '';
 
   constructor() {
     super();
@@ -58,6 +59,10 @@ export default class Reporter extends Transform {
 
   /** Counts breaches of TAP itself: the parser tells of them per (sub)test, and of the rest at the root. */
   #watch(parser: Parser): void {
+    parser.on('comment', (text: string) => {
+      // Each subtest's own title is one, too.
+      if (!/^# (?:Subtest|time=|passed|failed|bailed)/.test(text)) this.#remarks += text;
+    });
     parser.on('child', (child: Parser) => this.#watch(child));
     parser.on('complete', ({ failures }: FinalResults) => {
       for (const failure of failures) {
@@ -70,12 +75,14 @@ export default class Reporter extends Transform {
   #endFile(file: Result): void {
     const time = file.time === null ? '' : `, ${(file.time / 1000).toFixed(1)} s`;
     const signal = file.diag?.signal ? `, ended by ${file.diag.signal}` : '';
+    if (!file.ok && this.#remarks) this.#say(`it remarked:\n${this.#remarks.trimEnd()}`);
     if (!file.ok && this.#printed) this.#say(`it printed:\n${this.#printed.trimEnd()}`);
     this.#say(
       `${file.ok ? 'ok  ' : 'FAIL'} ${file.name} (${this.#passed - this.#passedBefore} passed${time}${signal})`,
     );
     this.#passedBefore = this.#passed;
     this.#printed = '';
+    this.#remarks = '';
   }
 
   /** With `--bail` the failure that ends the run is told of already. */

