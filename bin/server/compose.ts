@@ -67,6 +67,8 @@ export interface Running {
 }
 
 /** Lanes that don't serve by then never will. */
+/** For the vault to read the store. */
+const loadMs = 600_000;
 const startMs = 15_000;
 
 /**
@@ -172,7 +174,8 @@ export async function compose(
     },
     async runLane(lane, port, signal) {
       const state = new MessageChannel();
-      await tree.vault.ask('lane.attach', { lane, port: state.port1, epoch: shared.epoch });
+      const attach = { lane, port: state.port1, epoch: shared.epoch };
+      await tree.vault.ask('lane.attach', attach, { timeoutMs: loadMs });
       const recording = recordings.open();
       const boot: LaneBoot = {
         lane,
@@ -252,6 +255,8 @@ export async function compose(
   // While the lanes drain, the front still says that this server is not ready.
   undo.push(() => recordings.settled());
   undo.push(() => tree.stopLanes());
+  // However much there is to be read: the lanes start when it has been.
+  await tree.vault.ask('vault.list', {}, { timeoutMs: loadMs });
   await Promise.race([allUp.promise, notInTime()]);
   return {
     front,

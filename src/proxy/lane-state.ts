@@ -1,6 +1,7 @@
 import type { Service, VaultSettings } from '../actors/vault/model.ts';
 import { Secret } from '../actors/vault/secret.ts';
 import type { Delta } from '../actors/vault/state.ts';
+import type { OpenValue } from '../actors/vault/values.ts';
 import type { Rendered } from './inject.ts';
 
 /**
@@ -104,7 +105,7 @@ export class VaultEntry {
     if (this.services.delete(host) && namesPort(host)) this.#withPort--;
   }
 
-  setCredential(key: string, value: string | null): void {
+  setCredential(key: string, value: OpenValue | null): void {
     this.credentials.set(key, value === null ? null : new Secret(value));
     this.credentialVersion++;
   }

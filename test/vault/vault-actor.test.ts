@@ -12,6 +12,7 @@ import {
   other,
   passthrough,
   type Running,
+  refer,
   refusal,
   secrets,
   setServices,
@@ -310,13 +311,18 @@ t.test('credentials: who may set and delete what', async (t) => {
   for (const text of texts) {
     await value(put({ A: text }, operator));
     lane.drain();
+    if (text === 'x') await refer(running, 'A');
+    lane.drain();
     t.ok([...lane.known.values()].some((delta) => delta.type === 'credential' && delta.value === text));
   }
 
   await setServices(running, [{ host: 'a.example', auth: bearer('A') }]);
   const remove = (key: string, force = false) =>
     ref.ask('credential.delete', { vault, key, force, by: operator });
-  t.match(await refusal(remove('A')), { code: 'credential_in_use', extra: { services: ['a.example'] } });
+  t.match(await refusal(remove('A')), {
+    code: 'credential_in_use',
+    extra: { services: ['a.refers.example', 'a.example'] },
+  });
   await value(remove('A', true));
   t.match(await refusal(remove('A')), { code: 'not_found' });
   await value(remove('B'));

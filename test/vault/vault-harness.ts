@@ -179,6 +179,14 @@ export async function setServices(
   return (await value(running.vault.ask('service.set', { vault, mode, services, by: operator }))).services;
 }
 
+/** Has a service refer to each of these keys, since lanes are given no others. They have to be there. */
+export async function refer(running: Running, ...keys: string[]): Promise<void> {
+  await setServices(
+    running,
+    keys.map((key) => ({ host: `${key.toLowerCase()}.refers.example`, auth: bearer(key) })),
+  );
+}
+
 export async function identify(running: Running, token: Secret): Promise<Identity | null> {
   return await running.vault.ask('identify', { hash: hashToken(token.reveal()) });
 }

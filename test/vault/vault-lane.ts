@@ -3,6 +3,7 @@ import type { Ref } from '../../src/actors/core/protocol.ts';
 import type { VaultProtocol } from '../../src/actors/vault/protocol.ts';
 import { type Delta, EPOCH_WORD, type StateMessage } from '../../src/actors/vault/state.ts';
 import { unpack } from '../../src/actors/vault/state-packing.ts';
+import { textOf } from '../../src/actors/vault/values.ts';
 
 /** What a lane knows, by what it is about. */
 export type Known = Map<string, Delta>;
@@ -50,7 +51,13 @@ export async function attachLane(
 function take(known: Known, delta: Delta): void {
   const key = `${delta.type.replace('-gone', '')} ${subject(delta)}`;
   if (delta.type.endsWith('-gone')) known.delete(key);
-  else known.set(key, delta);
+  else known.set(key, plain(delta));
+}
+
+/** As tests write it: a value that lies in shared memory as its text. */
+function plain(delta: Delta): Delta {
+  if (delta.type !== 'credential' || delta.value === null) return delta;
+  return { ...delta, value: textOf(delta.value) };
 }
 
 function subject(delta: Delta): string {

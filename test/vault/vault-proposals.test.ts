@@ -186,9 +186,8 @@ t.test('approve: everything in one transaction, and the next request sees it', a
     [...lane.known.values()],
     [
       { type: 'vault', cleared: false },
-      { type: 'credential', key: 'OLD' },
-      { type: 'credential', key: 'GH_TOKEN', value: 'ghp_secret' },
       { type: 'service', service: { host: 'api.github.com' } },
+      { type: 'credential', key: 'GH_TOKEN', value: 'ghp_secret' },
     ],
   );
   t.same(await keys(running), ['GH_TOKEN', 'OLD']);
@@ -283,7 +282,7 @@ t.test('a value that the agent gives with its slot', async (t) => {
   t.notMatch(JSON.stringify(review), 'from-the-agent');
   t.match(await approve(running, 1), { ok: true });
   lane.drain();
-  t.match([...lane.known.values()], [{}, { key: 'GH_TOKEN', value: 'from-the-agent' }, {}]);
+  t.match([...lane.known.values()], [{}, {}, { key: 'GH_TOKEN', value: 'from-the-agent' }]);
   t.match(
     await refusal(
       running.vault.ask('credential.set', {
@@ -300,7 +299,7 @@ t.test('a value that the agent gives with its slot', async (t) => {
   await propose(running, body);
   t.match(await approve(running, 2, { GH_TOKEN: 'from-the-human' }), { ok: true });
   lane.drain();
-  t.match([...lane.known.values()][1], { value: 'from-the-human' });
+  t.match([...lane.known.values()][2], { value: 'from-the-human' });
 
   await propose(running, body);
   await value(running.vault.ask('proposal.reject', { id: 3, reason: 'no', by: operator }));

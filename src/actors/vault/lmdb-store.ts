@@ -99,9 +99,14 @@ export async function openLmdbStore(directory: string): Promise<Store> {
     async *load(table) {
       const source = db ?? (await reopen());
       const range = table ? { start: [table, ''] as Key, end: [table, '\u{10ffff}'] as Key } : {};
-      // Taken whole, since the store may change while the caller waits between two rows.
-      const rows = readable(file, () => [...source.getRange(range)]);
-      for (const { key, value } of rows) yield decode(key, value);
+      // The cursor sees one state, whatever is committed while the caller waits between two rows.
+      const rows = readable(file, () => source.getRange(range)[Symbol.iterator]());
+      try {
+        for (let row = readable(file, () => rows.next()); !row.done; row = readable(file, () => rows.next()))
+          yield decode(row.value.key, row.value.value);
+      } finally {
+        rows.return?.();
+      }
     },
     commit,
     async backup(path) {

@@ -30,15 +30,34 @@ export function seal(key: KeyObject, place: Place, version: number, value: Buffe
   };
 }
 
+/** A sealed value as it is kept in memory: bytes outside of the heap, nothing of them in base64. */
+export interface Packed {
+  readonly version: number;
+  readonly nonce: Buffer;
+  readonly ct: Buffer;
+  readonly tag: Buffer;
+}
+
+export function pack({ version, nonce, ct, tag }: Sealed): Packed {
+  const bytes = (text: string) => Buffer.from(text, 'base64');
+  return { version, nonce: bytes(nonce), ct: bytes(ct), tag: bytes(tag) };
+}
+
 /** The value, or null where the row is damaged, belongs elsewhere, or was sealed with another key. Never throws. */
 export function openSealed(key: KeyObject, place: Place, sealed: Sealed | null): Buffer | null {
-  if (sealed === null) return null;
   try {
-    const decipher = createDecipheriv(algorithm, key, Buffer.from(sealed.nonce, 'base64'), {
-      authTagLength: 16,
-    });
-    decipher.setAAD(associatedData(place, sealed.version)).setAuthTag(Buffer.from(sealed.tag, 'base64'));
-    return Buffer.concat([decipher.update(Buffer.from(sealed.ct, 'base64')), decipher.final()]);
+    return sealed && openPacked(key, place, pack(sealed));
+  } catch {
+    return null;
+  }
+}
+
+/** The same, of what was packed. */
+export function openPacked(key: KeyObject, place: Place, packed: Packed): Buffer | null {
+  try {
+    const decipher = createDecipheriv(algorithm, key, packed.nonce, { authTagLength: 16 });
+    decipher.setAAD(associatedData(place, packed.version)).setAuthTag(packed.tag);
+    return Buffer.concat([decipher.update(packed.ct), decipher.final()]);
   } catch {
     return null;
   }

@@ -1,4 +1,5 @@
 import type { Service, VaultSettings } from './model.ts';
+import type { OpenValue } from './values.ts';
 
 /**
  * What travels from the vault actor to the lanes on their state ports: plain, cloneable data.
@@ -15,12 +16,15 @@ export type Delta =
   | { readonly type: 'vault-gone'; readonly id: string }
   | { readonly type: 'service'; readonly vault: string; readonly service: Service }
   | { readonly type: 'service-gone'; readonly vault: string; readonly host: string }
-  /** `value` null: the stored value can't be opened (damaged); requests that need it are refused. */
+  /**
+   * Of those that a service of the vault refers to; no other leaves the vault actor. `value` null: the stored value can't
+   * be opened (damaged); requests that need it are refused.
+   */
   | {
       readonly type: 'credential';
       readonly vault: string;
       readonly key: string;
-      readonly value: string | null;
+      readonly value: OpenValue | null;
     }
   | { readonly type: 'credential-gone'; readonly vault: string; readonly key: string }
   | {

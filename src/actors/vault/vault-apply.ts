@@ -1,18 +1,25 @@
+import { hostsByKey } from './merge.ts';
 import type { Agent, Proposal, Session, Vault } from './model.ts';
-import { openSealed, type Sealed, unwrapDataKey } from './seal.ts';
+import { openPacked, pack, type Sealed, unwrapDataKey } from './seal.ts';
 import type { Delta } from './state.ts';
 import type { Change, CredentialRow, ServiceRow } from './store.ts';
+import { takeValue } from './values.ts';
 import { agentDeltas, sessionDelta, type VaultEntry, type VaultState, vaultDelta } from './vault-state.ts';
 
 /** Brings the state in line with one commit, and gives what the lanes have to be told. */
 export function applyChanges(state: VaultState, changes: readonly Change[]): Delta[] {
   const deltas: Delta[] = [];
-  const reordered = new Set<string>();
+  const changed = new Set<string>();
   for (const change of changes) {
     for (const delta of applyChange(state, change)) deltas.push(delta);
-    if (change.table === 'services' && change.value) reordered.add(splitKey(change.key)[0]);
+    if (change.table === 'services') changed.add(splitKey(change.key)[0]);
   }
-  for (const id of reordered) restoreOrder(state.vaults.get(id));
+  for (const id of changed) {
+    const entry = state.vaults.get(id);
+    if (!entry) continue;
+    restoreOrder(entry);
+    for (const delta of referTo(entry)) deltas.push(delta);
+  }
   return deltas;
 }
 
@@ -31,7 +38,7 @@ function applyChange(state: VaultState, change: Change): readonly Delta[] {
     case 'proposals':
       return applyProposal(state, Number(key), change.value);
     case 'slot_values':
-      return put(state.slotValues, key, change.value);
+      return put(state.slotValues, key, change.value && pack(change.value));
     case 'sessions':
       return applySession(state, key, change.value);
     case 'agents':
@@ -78,6 +85,8 @@ function applyVault(state: VaultState, id: string, vault: Vault | null): readonl
       services: new Map(),
       places: new Map(),
       credentials: new Map(),
+      values: new Map(),
+      referenced: new Set(),
       proposals: new Set(),
       pending: new Set(),
     });
@@ -106,8 +115,7 @@ function applyService(state: VaultState, key: string, row: ServiceRow | null): r
   return [{ type: 'service', vault, service: row.service }];
 }
 
-function restoreOrder(entry: VaultEntry | undefined): void {
-  if (!entry) return;
+function restoreOrder(entry: VaultEntry): void {
   const place = (host: string) => entry.places.get(host) ?? 0;
   entry.services = new Map([...entry.services].sort(([a], [b]) => place(a) - place(b)));
 }
@@ -117,14 +125,40 @@ function applyCredential(state: VaultState, key: string, row: CredentialRow | nu
   const entry = state.vaults.get(vault);
   if (row === null) {
     entry?.credentials.delete(name);
-    return [{ type: 'credential-gone', vault, key: name }];
+    return entry && !entry.values.delete(name) ? nothing : [{ type: 'credential-gone', vault, key: name }];
   }
   if (!entry) return nothing;
-  const opened = entry.key && openSealed(entry.key, ['credential', vault, name], row);
-  const value = opened?.toString('utf8') ?? null;
-  opened?.fill(0);
-  entry.credentials.set(name, { row, value });
-  return [{ type: 'credential', vault, key: name, value }];
+  const { added_by, agent_id, created_at, updated_at } = row;
+  entry.credentials.set(name, { ...pack(row), added_by, agent_id, created_at, updated_at });
+  return entry.referenced.has(name) ? [openFor(entry, name)] : nothing;
+}
+
+/** Opens a value for the lanes. */
+function openFor(entry: VaultEntry, key: string): Delta {
+  const bytes = openCredential(entry, key);
+  const value = bytes && takeValue(bytes);
+  entry.values.set(key, value);
+  return { type: 'credential', vault: entry.vault.id, key, value };
+}
+
+/** The bytes of a value, to be wiped; null: its row or its vault's key is damaged. */
+export function openCredential({ key: dataKey, vault, credentials }: VaultEntry, key: string): Buffer | null {
+  const packed = credentials.get(key);
+  return packed && dataKey ? openPacked(dataKey, ['credential', vault.id, key], packed) : null;
+}
+
+/** What the lanes have to be told since the services of a vault refer to other keys than before. */
+function referTo(entry: VaultEntry): Delta[] {
+  const before = entry.referenced;
+  const deltas: Delta[] = [];
+  entry.referenced = new Set(hostsByKey(entry.services.values()).keys());
+  for (const key of entry.referenced)
+    if (!before.has(key) && entry.credentials.has(key)) deltas.push(openFor(entry, key));
+  for (const key of before) {
+    if (!entry.referenced.has(key) && entry.values.delete(key))
+      deltas.push({ type: 'credential-gone', vault: entry.vault.id, key });
+  }
+  return deltas;
 }
 
 function applyProposal(state: VaultState, id: number, proposal: Proposal | null): readonly Delta[] {

@@ -7,7 +7,7 @@ import { accept, type Problem, problem, type Result, refuse } from './problem.ts
 import { decide, proposalEvent, slotKey } from './proposal-decision.ts';
 import type { ProposalReview, VaultProtocol } from './protocol.ts';
 import { type Increase, reviewer } from './review-rules.ts';
-import { openSealed } from './seal.ts';
+import { openPacked } from './seal.ts';
 import { Secret } from './secret.ts';
 import type { Change } from './store.ts';
 import { checkValue, inUse, removeCredential, sealAll } from './vault-credentials.ts';
@@ -104,9 +104,10 @@ function collectValues(
   return accept(values);
 
   function fromAgent(key: string): Secret | null {
-    const sealed = state.slotValues.get(slotKey(id, key)) ?? null;
-    const opened = entry.key && openSealed(entry.key, ['slot', entry.vault.id, String(id), key], sealed);
-    return opened && new Secret(opened.toString('utf8'));
+    const sealed = state.slotValues.get(slotKey(id, key));
+    const opened =
+      entry.key && sealed && openPacked(entry.key, ['slot', entry.vault.id, String(id), key], sealed);
+    return opened ? new Secret(opened.toString('utf8')) : null;
   }
 }
 

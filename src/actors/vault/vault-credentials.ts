@@ -67,9 +67,9 @@ export function checkValue(key: string, value: Secret): Problem | null {
 /** An agent replaces what it added itself, and nothing else. */
 function ownership(entry: VaultEntry, key: string, by: By): Problem | null {
   const present = entry.credentials.get(key);
-  if (!present) return null;
-  const { row } = present;
-  if (row && isOwn({ actor: row.added_by, agent_id: row.agent_id, at: row.updated_at }, by)) return null;
+  if (present === undefined) return null;
+  if (present && isOwn({ actor: present.added_by, agent_id: present.agent_id, at: present.updated_at }, by))
+    return null;
   return problem('credential_exists', undefined, { key });
 }
 
@@ -96,7 +96,7 @@ export function sealAll(
   const { key, changes } = dataKey(state, entry);
   const vault = entry.vault.id;
   for (const [name, secret] of values) {
-    const before = entry.credentials.get(name)?.row ?? null;
+    const before = entry.credentials.get(name) ?? null;
     const version = (before?.version ?? 0) + 1;
     const bytes = Buffer.from(secret.reveal());
     const sealed = seal(key, ['credential', vault, name], version, bytes);

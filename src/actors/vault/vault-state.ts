@@ -2,16 +2,13 @@ import type { KeyObject } from 'node:crypto';
 import type { Agent, Invite, Operator, OperatorSession, Proposal, Service, Session, Vault } from './model.ts';
 import { Usage } from './quotas.ts';
 import { createRateSlots, type RateSlots } from './rate-slots.ts';
-import type { Sealed } from './seal.ts';
+import type { Packed, Sealed } from './seal.ts';
 import { type Delta, RATE_SLOTS } from './state.ts';
 import type { CredentialRow } from './store.ts';
+import type { OpenValue } from './values.ts';
 
-interface Credential {
-  /** null: the row is damaged. */
-  readonly row: CredentialRow | null;
-  /** null: it can't be opened. */
-  readonly value: string | null;
-}
+/** A credential's row, its sealed value as bytes. */
+export type PackedCredential = Omit<CredentialRow, keyof Sealed> & Packed;
 
 export interface VaultEntry {
   vault: Vault;
@@ -20,7 +17,12 @@ export interface VaultEntry {
   /** By host, in the order of their places. */
   services: Map<string, Service>;
   readonly places: Map<string, number>;
-  readonly credentials: Map<string, Credential>;
+  /** null: the row is damaged. Values lie here sealed. */
+  readonly credentials: Map<string, PackedCredential | null>;
+  /** The opened values of the keys that services refer to and that are there; null: it can't be opened. */
+  readonly values: Map<string, OpenValue | null>;
+  /** The keys that services refer to. */
+  referenced: ReadonlySet<string>;
   /** Ids, oldest first. */
   readonly proposals: Set<number>;
   readonly pending: Set<number>;
@@ -36,7 +38,7 @@ export interface VaultState {
   readonly vaults: Map<string, VaultEntry>;
   readonly vaultIds: Map<string, string>;
   readonly proposals: Map<number, Proposal>;
-  readonly slotValues: Map<string, Sealed>;
+  readonly slotValues: Map<string, Packed>;
   /** By token hash. */
   readonly sessions: Map<string, Session>;
   readonly sessionHashes: Map<string, string>;
@@ -74,17 +76,17 @@ export function emptyState(kek: KeyObject): VaultState {
 /** All that a lane needs to know, from nothing. */
 export function fullState(state: VaultState): Delta[] {
   const deltas: Delta[] = [];
-  for (const entry of state.vaults.values()) deltas.push(...vaultDeltas(entry));
+  for (const entry of state.vaults.values()) for (const delta of vaultDeltas(entry)) deltas.push(delta);
   for (const session of state.sessions.values()) deltas.push(sessionDelta(state, session));
   for (const agent of state.agents.values()) deltas.push(...agentDeltas(state, agent));
   return deltas;
 }
 
 /** What it needs to know of one vault. */
-export function* vaultDeltas({ vault, services, credentials }: VaultEntry): Generator<Delta> {
+export function* vaultDeltas({ vault, services, values }: VaultEntry): Generator<Delta> {
   yield vaultDelta(vault);
   for (const service of services.values()) yield { type: 'service', vault: vault.id, service };
-  for (const [key, { value }] of credentials) yield { type: 'credential', vault: vault.id, key, value };
+  for (const [key, value] of values) yield { type: 'credential', vault: vault.id, key, value };
 }
 
 export function vaultDelta({ id, name, cleared, settings }: Vault): Delta {
