@@ -1,10 +1,11 @@
 import type net from 'node:net';
 import type { Authority } from '../actors/vault/authority.ts';
-import { type ProblemCode, statusOf } from '../actors/vault/problem.ts';
+import { type Problem, type ProblemCode, statusOf } from '../actors/vault/problem.ts';
 import { Accumulator } from './accumulator.ts';
 import type { RequestFacts } from './audit-line.ts';
 import { noSlot } from './audit-sink.ts';
 import { limitOf } from './caller.ts';
+import type { Vetted } from './dial.ts';
 import type { Lane } from './lane.ts';
 import type { Access, SessionEntry } from './lane-state.ts';
 import { admit, type Target } from './plan.ts';
@@ -86,6 +87,14 @@ export class BlindTunnel implements Swept {
   }
 
   start(): void {
+    try {
+      this.#start();
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  #start(): void {
     const { vault, slot, session } = this.#access;
     const lane = this.#lane;
     if (lane.limits.take(slot, limitOf(lane.defaultLimit, vault.settings), lane.micros()) > 0) {
@@ -100,22 +109,36 @@ export class BlindTunnel implements Swept {
       return;
     }
     const cancel = lane.upstreams.dialler.resolve(session, this.#authority, (vetted) => {
-      this.#cancelDial = null;
-      if (this.#ended) return;
-      if ('code' in vetted) this.#refuse(vetted.code);
-      else if (this.#holdsGood()) {
-        const target: Target = { scheme: 'http', authority: this.#authority };
-        const key = `${upstreamKey(vault.id, target)} relay`;
-        this.#cancelDial = lane.upstreams.open(session, key, target, vetted, (result) => {
-          this.#cancelDial = null;
-          if ('code' in result) this.#refuse(result.code);
-          else if (!this.#ended && this.#holdsGood()) this.#relayTo(result);
-          else result.destroy();
-        });
+      try {
+        this.#onVetted(vetted);
+      } catch (error) {
+        this.fail(error);
       }
     });
     // A literal was vetted at once, and what there is to cancel is its connection.
     if (!this.#ended) this.#cancelDial ??= cancel;
+  }
+
+  #onVetted(vetted: Vetted | Problem): void {
+    this.#cancelDial = null;
+    if (this.#ended) return;
+    if ('code' in vetted) this.#refuse(vetted.code);
+    else if (this.#holdsGood()) {
+      const { upstreams } = this.#lane;
+      const target: Target = { scheme: 'http', authority: this.#authority };
+      const key = `${upstreamKey(this.#access.vault.id, target)} relay`;
+      this.#cancelDial = upstreams.open(this.session, key, target, vetted, (result) => {
+        try {
+          this.#cancelDial = null;
+          if ('code' in result) this.#refuse(result.code);
+          else if (!this.#ended && this.#holdsGood()) this.#relayTo(result);
+          else result.destroy();
+        } catch (error) {
+          if ('socket' in result) result.destroy();
+          this.fail(error);
+        }
+      });
+    }
   }
 
   #relayTo(upstream: Upstream): void {
@@ -179,6 +202,15 @@ export class BlindTunnel implements Swept {
     this.#socket.removeListener('data', this.#onData);
     this.#socket.removeListener('end', this.#onEnd);
     this.#socket.removeListener('close', this.#onClose);
+  }
+
+  fail(error: unknown): void {
+    this.#lane.failed(error, this.#facts.requestId);
+    try {
+      this.#refuse('internal');
+    } catch {
+      this.#socket.destroy();
+    }
   }
 
   onDeadline(): void {

@@ -26,6 +26,8 @@ const headEnd = Buffer.from('\r\n\r\n');
 const LF = 10;
 const CR = 13;
 
+const owed = { nothing: 0, answer: 1, all: 2 } as const;
+
 /** What a connection is for. */
 export interface Role {
   /** Inside a tunnel: where it goes, and who opened it. null: the proxy port itself. */
@@ -53,6 +55,8 @@ export class ClientConnection implements Swept {
   /** The one empty line that may stand before the next request has come. */
   #emptyLine = false;
   #exchange: Exchange | null = null;
+  /** What the request in hand, which has no exchange yet, has still to get. */
+  #owed: number = owed.nothing;
   /** The client sends no more; since when (sweeper time), and what had been written to it by then. */
   #endedAt = -1;
   #writtenAtEnd = 0;
@@ -95,7 +99,16 @@ export class ClientConnection implements Swept {
     return this.#exchange === null && this.#pending === null;
   }
 
-  onData(chunk: Buffer): void {
+  /** Takes what came in; contains what goes wrong with it. */
+  receive(chunk: Buffer): void {
+    try {
+      this.#onData(chunk);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  #onData(chunk: Buffer): void {
     this.#intake.took(chunk.length);
     if (this.#closing) {
       this.#readOver += chunk.length;
@@ -161,6 +174,7 @@ export class ClientConnection implements Swept {
       this.#refuseHead(problem('headers_too_large'));
       return;
     }
+    this.#owed = owed.all;
     const head = parseRequestHead(bytes.latin1Slice(start, end));
     this.#pending = null;
     this.#emptyLine = false;
@@ -313,6 +327,7 @@ export class ClientConnection implements Swept {
       return;
     }
     this.#intake.owner = access.session;
+    this.#owed = owed.nothing;
     this.#exchange = new Exchange(this, access, target, path, head, id);
     this.#exchange.start();
   }
@@ -360,10 +375,42 @@ export class ClientConnection implements Swept {
       bytesOut: 0,
       milliseconds: 0,
     });
+    this.#owed = owed.answer;
+  }
+
+  /**
+   * Something of the broker's own threw: it costs the request in hand, with 500 where its answer has not begun, and this
+   * connection. Never throws.
+   */
+  fail(error: unknown): void {
+    const exchange = this.#exchange;
+    if (exchange !== null) {
+      exchange.fail(error);
+      return;
+    }
+    const id = this.lane.requestId();
+    this.lane.failed(error, id);
+    try {
+      const before = this.#owed;
+      const p = problem('internal');
+      if (before === owed.all) {
+        const tunnel = this.#role.tunnel;
+        this.#recordRefusal(id, tunnel?.access ?? null, '-', '', tunnel?.target ?? null, p);
+      }
+      if (before !== owed.nothing && !this.#closing) {
+        this.writeRefusal(p, id, false, false);
+        this.close();
+        return;
+      }
+    } catch {
+      // There is nothing left to say.
+    }
+    this.destroy();
   }
 
   /** Writes the broker's own answer (protocol, "Errors"); `X-Broker-Error` tells it from an upstream's. */
   writeRefusal(p: Problem, id: string, keep: boolean, bodiless: boolean): void {
+    this.#owed = owed.nothing;
     const body = problemBody(p, id);
     const status = statusOf(p.code);
     let head = `HTTP/1.1 ${status} ${reasonPhrase(status)}\r\nContent-Type: application/json\r\n`;
@@ -403,8 +450,12 @@ export class ClientConnection implements Swept {
     this.#waitsTurn = false;
     const bytes = this.takePending();
     if (this.#closing || bytes === null) return;
-    this.#next(bytes, 0);
-    if (!this.#waitsTurn) this.resume();
+    try {
+      this.#next(bytes, 0);
+      if (!this.#waitsTurn) this.resume();
+    } catch (error) {
+      this.fail(error);
+    }
   }
 
   /** Ends the connection after what was written: half-closes, reads over what still comes, then closes. */
@@ -483,6 +534,7 @@ export class ClientConnection implements Swept {
   /** Gives the socket away; returns what was read ahead. */
   detach(): Buffer {
     this.#detached = true;
+    this.#owed = owed.nothing;
     this.lane.sweeper.remove(this);
     const { socket } = this;
     this.#intake.pause();
@@ -560,19 +612,34 @@ type Owned = net.Socket & { [owner]: ClientConnection };
 
 // One set of listeners for all connections: an idle one holds no closures of its own.
 function onData(this: net.Socket, chunk: Buffer): void {
-  (this as Owned)[owner].onData(chunk);
+  (this as Owned)[owner].receive(chunk);
 }
 function onEnd(this: net.Socket): void {
-  (this as Owned)[owner].onEnd();
+  const connection = (this as Owned)[owner];
+  try {
+    connection.onEnd();
+  } catch (error) {
+    connection.fail(error);
+  }
 }
 function onDrain(this: net.Socket): void {
-  (this as Owned)[owner].onDrain();
+  const connection = (this as Owned)[owner];
+  try {
+    connection.onDrain();
+  } catch (error) {
+    connection.fail(error);
+  }
 }
 function onFinish(this: net.Socket): void {
   (this as Owned)[owner].onFinish();
 }
 function onClose(this: net.Socket): void {
-  (this as Owned)[owner].onClose();
+  const connection = (this as Owned)[owner];
+  try {
+    connection.onClose();
+  } catch (error) {
+    connection.fail(error);
+  }
 }
 function ignore(): void {}
 

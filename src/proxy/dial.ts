@@ -20,6 +20,8 @@ export interface DialOptions {
   readonly lookups: Lookups;
   /** Roots that upstreams are verified against. */
   readonly secureContext: tls.SecureContext;
+  /** Says so in the log where something of ours threw. */
+  readonly failed: (error: unknown) => void;
   readonly connectMs: number;
   readonly tlsMs: number;
 }
@@ -83,11 +85,17 @@ export class Dialler {
       done(vetLiteral(this.#options.netguard, authority));
       return () => {};
     }
-    return this.#options.lookups.addresses(session.slot, host, (found) =>
-      done(
-        typeof found === 'string' ? unresolved(host, found) : vet(this.#options.netguard, authority, found),
-      ),
-    );
+    return this.#options.lookups.addresses(session.slot, host, (found) => {
+      let vetted: Vetted | Problem;
+      try {
+        vetted =
+          typeof found === 'string' ? unresolved(host, found) : vet(this.#options.netguard, authority, found);
+      } catch (error) {
+        this.#options.failed(error);
+        vetted = problem('internal');
+      }
+      done(vetted);
+    });
   }
 
   /** Dials the vetted addresses one after the other; the connection is verified before it is handed over. */
@@ -98,12 +106,17 @@ export class Dialler {
       const last = index === vetted.addresses.length - 1;
       // With more addresses to try, one that swallows packets must not use up all of the time.
       const limit = last ? this.#options.connectMs : Math.min(2500, this.#options.connectMs);
-      current = this.#open(target, vetted.addresses[index], limit, sessionKey, (result) => {
-        if (cancelled) {
-          if ('socket' in result) result.socket.destroy();
-        } else if (!last && 'code' in result && result.code !== 'upstream_tls') attempt(index + 1);
-        else done(result);
-      });
+      try {
+        current = this.#open(target, vetted.addresses[index], limit, sessionKey, (result) => {
+          if (cancelled) {
+            if ('socket' in result) result.socket.destroy();
+          } else if (!last && 'code' in result && result.code !== 'upstream_tls') attempt(index + 1);
+          else done(result);
+        });
+      } catch (error) {
+        this.#options.failed(error);
+        done(problem('internal'));
+      }
     };
     attempt(0);
     return () => {
@@ -156,56 +169,78 @@ export class Dialler {
         socket.destroy();
       },
     };
-    const fail = (error: NodeJS.ErrnoException | null): void => {
+    const end = (why: Problem): void => {
       clearTimeout(timer);
       socket.removeAllListeners();
       socket.on('error', () => {});
       socket.destroy();
-      done(spokeFirst ? problem('upstream_protocol') : failureOf(error, target, connected));
+      done(why);
     };
+    const fail = (error: NodeJS.ErrnoException | null): void =>
+      end(spokeFirst ? problem('upstream_protocol') : failureOf(error, target, connected));
+    // What throws in a callback would end the thread.
+    const contained =
+      <T extends unknown[]>(work: (...given: T) => void) =>
+      (...given: T): void => {
+        try {
+          work(...given);
+        } catch (error) {
+          this.#options.failed(error);
+          end(problem('internal'));
+        }
+      };
     const closed = (): void => fail(Object.assign(new Error('closed'), { code: 'ECONNRESET' }));
     let timer = setTimeout(fail, connectMs, null);
-    const ready = (): void => {
+    const ready = contained(() => {
       clearTimeout(timer);
       if (socket.destroyed) return;
       socket.removeListener('error', fail);
       socket.removeListener('close', closed);
       done(connection);
-    };
+    });
     const startedAt = performance.now();
     socket.once('error', fail);
     socket.once('close', closed);
-    socket.once('connect', () => {
-      connected = true;
-      socket.setNoDelay(true);
-      if (!(socket instanceof tls.TLSSocket)) {
-        ready();
-        return;
-      }
-      const roundTripMs = performance.now() - startedAt;
-      clearTimeout(timer);
-      timer = setTimeout(fail, this.#options.tlsMs, null);
-      socket.on('session', (session: Buffer) => this.#remember(sessionKey, session));
-      socket.once('secureConnect', () => {
-        if (socket.getProtocol() !== 'TLSv1.3' || this.#takesUs.has(sessionKey)) {
+    socket.once(
+      'connect',
+      contained(() => {
+        connected = true;
+        socket.setNoDelay(true);
+        if (!(socket instanceof tls.TLSSocket)) {
           ready();
           return;
         }
-        // The client is done a round trip before a server of TLS 1.3 has looked at its certificate: one that
-        // asks for it says so only then. The ticket that most servers send first tells that this one does not.
+        const roundTripMs = performance.now() - startedAt;
         clearTimeout(timer);
-        const accepted = (): void => {
-          clearTimeout(timer);
-          socket.removeListener('session', accepted);
-          if (this.#takesUs.size >= maxRemembered) this.#takesUs.clear();
-          this.#takesUs.add(sessionKey);
-          // Not from within the engine's callback: what is written there stays in it.
-          setImmediate(ready);
-        };
-        socket.once('session', accepted);
-        timer = setTimeout(accepted, Math.max(2, 1.5 * roundTripMs));
-      });
-    });
+        timer = setTimeout(fail, this.#options.tlsMs, null);
+        socket.on(
+          'session',
+          contained((session: Buffer) => this.#remember(sessionKey, session)),
+        );
+        socket.once(
+          'secureConnect',
+          contained(() => {
+            if (socket.getProtocol() !== 'TLSv1.3' || this.#takesUs.has(sessionKey)) {
+              ready();
+              return;
+            }
+            // The client is done a round trip before a server of TLS 1.3 has looked at its certificate: one that
+            // asks for it says so only then. The ticket that most servers send first tells that this one does not.
+            clearTimeout(timer);
+            const accepted = contained(() => {
+              clearTimeout(timer);
+              socket.removeListener('session', accepted);
+              if (this.#takesUs.size >= maxRemembered) this.#takesUs.clear();
+              this.#takesUs.add(sessionKey);
+              // Not from within the engine's callback: what is written there stays in it.
+              setImmediate(ready);
+            });
+            socket.once('session', accepted);
+            timer = setTimeout(accepted, Math.max(2, 1.5 * roundTripMs));
+          }),
+        );
+      }),
+    );
     return socket;
   }
 

@@ -5,6 +5,7 @@ import type { RequestFacts } from './audit-line.ts';
 import { noSlot } from './audit-sink.ts';
 import { BodyReader, bodyState, join, lastChunk } from './body.ts';
 import type { ClientConnection } from './client-connection.ts';
+import type { Vetted } from './dial.ts';
 import { isReserved, role } from './fields.ts';
 import {
   chunked,
@@ -76,7 +77,10 @@ export class Exchange implements UpstreamUser {
   /** Bytes to the client after an upgrade. */
   #bytesRelayed = 0;
   #status = 0;
+  /** The head of the answer was written. */
+  #headOut = false;
   #finished = false;
+  #recorded = false;
   #holdsSlot = true;
   /** Something of the request went to an upstream. */
   #sent = false;
@@ -154,26 +158,45 @@ export class Exchange implements UpstreamUser {
 
   /** Gets a new connection. What was decided before it is there is decided again once it is. */
   #connect(): void {
-    const { session, vault } = this.#access;
+    const { session } = this.#access;
     const { upstreams } = this.#client.lane;
     this.#client.setDeadline(Number.POSITIVE_INFINITY);
     if (this.#recordSlot === noSlot && !this.#begin()) return;
     const cancel = upstreams.dialler.resolve(session, this.#target.authority, (vetted) => {
-      this.#cancelDial = null;
-      if (this.#finished) return;
-      if ('code' in vetted) this.#unreached(vetted);
-      else if (this.#decide()) {
-        const key = upstreamKey(vault.id, this.#target);
-        this.#cancelDial = upstreams.open(session, key, this.#target, vetted, (result) => {
-          this.#cancelDial = null;
-          if ('code' in result) this.#unreached(result);
-          else if (!this.#finished && this.#decide()) this.#send(result);
-          else result.destroy();
-        });
+      try {
+        this.#onVetted(vetted);
+      } catch (error) {
+        this.fail(error);
       }
     });
     // A literal was vetted at once, and what there is to cancel is its connection.
     if (!this.#finished) this.#cancelDial ??= cancel;
+  }
+
+  #onVetted(vetted: Vetted | Problem): void {
+    this.#cancelDial = null;
+    if (this.#finished) return;
+    if ('code' in vetted) this.#unreached(vetted);
+    else if (this.#decide()) {
+      const { session, vault } = this.#access;
+      const key = upstreamKey(vault.id, this.#target);
+      const { upstreams } = this.#client.lane;
+      this.#cancelDial = upstreams.open(session, key, this.#target, vetted, (result) => {
+        try {
+          this.#onDialled(result);
+        } catch (error) {
+          if ('socket' in result) result.destroy();
+          this.fail(error);
+        }
+      });
+    }
+  }
+
+  #onDialled(result: Upstream | Problem): void {
+    this.#cancelDial = null;
+    if ('code' in result) this.#unreached(result);
+    else if (!this.#finished && this.#decide()) this.#send(result);
+    else result.destroy();
   }
 
   #unreached(why: Problem): void {
@@ -473,11 +496,7 @@ export class Exchange implements UpstreamUser {
       at < chunk.length || response.state === bodyState.done ? this.#readResponse(response, chunk, at) : null;
     if (response.state === bodyState.failed) {
       if (head === '') this.#truncated();
-      else {
-        // Its head has not gone out yet: the client can still be told.
-        this.#phase = phase.head;
-        this.#brokenAnswer();
-      }
+      else this.#brokenAnswer();
       return;
     }
     const ended = response.state === bodyState.done;
@@ -486,6 +505,7 @@ export class Exchange implements UpstreamUser {
       const data = join(head, content, tail);
       // Content that stands alone may still be a view of what is read into next.
       this.#write(data === content ? Buffer.from(content) : data);
+      this.#headOut = true;
     }
     if (!ended) {
       this.#client.setDeadline(this.#client.lane.timeouts.body);
@@ -631,6 +651,11 @@ export class Exchange implements UpstreamUser {
     this.#cancelDial?.();
     this.#cancelDial = null;
     this.#dropUpstream();
+    // What was read of an answer whose head has not gone out yet is not told.
+    if (this.#phase === phase.body && !this.#headOut) {
+      this.#phase = phase.head;
+      this.#response = null;
+    }
     if (this.#phase >= phase.body) {
       this.#finish(refusal.code);
       this.#client.destroy();
@@ -659,6 +684,36 @@ export class Exchange implements UpstreamUser {
     this.#cancelDial = null;
     this.#dropUpstream();
     this.#finish(error);
+  }
+
+  /**
+   * Something of the broker's own threw while it worked on this. It costs this request: 500, or the end of the
+   * connection where its answer has begun, and both connections with it. Never throws.
+   */
+  fail(error: unknown): void {
+    const client = this.#client;
+    client.lane.failed(error, this.requestId);
+    this.#keepClient = false;
+    try {
+      if (!this.#finished) {
+        this.refuse(problem('internal'));
+        return;
+      }
+      if (!this.#recorded) this.#record('internal');
+    } catch {
+      this.#giveUp();
+    }
+    client.destroy();
+  }
+
+  /** Not even a refusal could be given. */
+  #giveUp(): void {
+    try {
+      this.#dropUpstream();
+      this.#finish('internal');
+    } catch {
+      // Its record stays among those under way: the audit will say that its outcome is not known.
+    }
   }
 
   /** The body is held up by the upstream, which takes no more of it or has not asked for it yet; not by the client. */
@@ -692,6 +747,11 @@ export class Exchange implements UpstreamUser {
     const { lane } = this.#client;
     if (this.#holdsSlot) lane.limits.release(this.#access.slot);
     this.#holdsSlot = false;
+    this.#record(error);
+  }
+
+  #record(error: string | null): void {
+    const { lane } = this.#client;
     const outcome = {
       sent: this.#sent,
       status: this.#status,
@@ -708,6 +768,7 @@ export class Exchange implements UpstreamUser {
       if (this.#recordSlot !== noSlot) lane.audit.begin(facts, this.#recordSlot);
     }
     lane.record(facts, outcome, this.#recordSlot);
+    this.#recorded = true;
   }
 }
 

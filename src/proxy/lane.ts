@@ -44,6 +44,8 @@ export interface Lane {
   readonly meters: Meters;
   /** Puts one finished request into the audit and the metrics. `slot`: what `audit.begin` gave for it, if it began. */
   record(facts: RequestFacts, outcome: Outcome, slot?: number): void;
+  /** Says so in the log where something of ours threw; never throws itself. */
+  failed(error: unknown, requestId: string | null): void;
   readonly timeouts: Timeouts;
   readonly plain: PlainPolicy;
   readonly baseUrl: string;

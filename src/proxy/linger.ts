@@ -38,4 +38,8 @@ export class Linger implements Swept {
   onRevoked(): void {
     this.#socket.destroy();
   }
+
+  fail(): void {
+    this.#socket.destroy();
+  }
 }

@@ -51,6 +51,10 @@ function accept(lane: Lane, caller: Caller, socket: net.Socket, crowded: boolean
     session: null,
     onDeadline: () => socket.destroy(),
     onRevoked: () => {},
+    fail: (error) => {
+      lane.failed(error, null);
+      gone();
+    },
   };
   lane.sweeper.add(sniff);
   const gone = (): void => {
@@ -64,12 +68,16 @@ function accept(lane: Lane, caller: Caller, socket: net.Socket, crowded: boolean
     lane.sweeper.remove(sniff);
     socket.removeListener('end', gone);
     socket.removeListener('close', gone);
-    if (chunk[0] === TLS_HANDSHAKE) {
-      serverSocket(lane, socket, chunk, lane.listenerContext, network, (secure) =>
-        serve(lane, caller, secure, network, crowded),
-      );
-    } else if (!plainAllowed(lane, socket)) socket.destroy();
-    else serve(lane, caller, socket, network, crowded).onData(chunk);
+    try {
+      if (chunk[0] === TLS_HANDSHAKE) {
+        serverSocket(lane, socket, chunk, lane.listenerContext, network, (secure) =>
+          serve(lane, caller, secure, network, crowded),
+        );
+      } else if (!plainAllowed(lane, socket)) socket.destroy();
+      else serve(lane, caller, socket, network, crowded).receive(chunk);
+    } catch (error) {
+      sniff.fail(error);
+    }
   });
 }
 

@@ -50,7 +50,13 @@ export class Relay implements UpstreamUser, Swept {
   start(fromClient: Buffer, fromUpstream: Buffer): void {
     this.#lane.sweeper.add(this);
     const client = this.#client;
-    client.on('data', (chunk: Buffer) => this.#onClientData(chunk));
+    client.on('data', (chunk: Buffer) => {
+      try {
+        this.#onClientData(chunk);
+      } catch (error) {
+        this.fail(error);
+      }
+    });
     client.on('end', () => this.#upstream.end());
     client.on('drain', () => this.#fromUpstream.resume());
     client.on('error', () => {});
@@ -117,6 +123,11 @@ export class Relay implements UpstreamUser, Swept {
     this.deadline = now + lingerMs;
     this.#client.end();
     this.#upstream.end();
+  }
+
+  fail(error: unknown): void {
+    this.#lane.failed(error, null);
+    this.#cutOff('internal');
   }
 
   #cutOff(error: string | null): void {

@@ -20,7 +20,13 @@ export function serverSocket(
   socket.pause();
   if (early.length > 0) socket.unshift(early);
   const begin = (): void => {
-    if (!socket.destroyed) handshake(lane, socket, secureContext, ready);
+    if (socket.destroyed) return;
+    try {
+      handshake(lane, socket, secureContext, ready);
+    } catch (error) {
+      lane.failed(error, null);
+      socket.destroy();
+    }
   };
   lane.turns.wait(owner, { onTurn: begin });
 }
@@ -42,6 +48,10 @@ function handshake(
     session: null,
     onDeadline: () => secure.destroy(),
     onRevoked: () => {},
+    fail: (error) => {
+      lane.failed(error, null);
+      drop();
+    },
   };
   lane.sweeper.add(swept);
   const drop = (): void => {
@@ -55,7 +65,11 @@ function handshake(
     lane.sweeper.remove(swept);
     secure.removeListener('end', drop);
     secure.removeListener('close', drop);
-    ready(secure);
-    secure.resume();
+    try {
+      ready(secure);
+      secure.resume();
+    } catch (error) {
+      swept.fail(error);
+    }
   });
 }

@@ -12,6 +12,8 @@ export interface Swept {
    * @param why what its audit record says instead
    */
   onRevoked(why?: string): void;
+  /** Something of ours threw while it was looked at: what it carries ends. Never throws. */
+  fail(error: unknown): void;
   /** The lane stops, asked again and again: what carries nothing at present ends. */
   onStop?(): void;
 }
@@ -66,10 +68,14 @@ export class Sweeper {
   #sweep(): void {
     const wall = Date.now();
     for (const swept of this.#swept) {
-      if (swept.deadline <= this.now) {
-        swept.deadline = Number.POSITIVE_INFINITY;
-        swept.onDeadline();
-      } else if (swept.session !== null && !swept.session.valid(wall)) this.#revoke(swept);
+      try {
+        if (swept.deadline <= this.now) {
+          swept.deadline = Number.POSITIVE_INFINITY;
+          swept.onDeadline();
+        } else if (swept.session !== null && !swept.session.valid(wall)) this.#revoke(swept);
+      } catch (error) {
+        swept.fail(error);
+      }
     }
   }
 

@@ -37,8 +37,12 @@ export class Tunnel implements Swept {
   #done = false;
 
   readonly #onData = (chunk: Buffer): void => {
-    this.#early.push(chunk);
-    this.#sniff();
+    try {
+      this.#early.push(chunk);
+      this.#sniff();
+    } catch (error) {
+      this.fail(error);
+    }
   };
   readonly #onClose = (): void => {
     this.#leave();
@@ -113,9 +117,13 @@ export class Tunnel implements Swept {
     this.#lane.leaf(bareHost(this.#authority)).then(
       (secureContext) => {
         if (socket.destroyed) return;
-        serverSocket(this.#lane, socket, bytes, secureContext, this.#access.session, (inner) =>
-          this.#attach(inner, 'https'),
-        );
+        try {
+          serverSocket(this.#lane, socket, bytes, secureContext, this.#access.session, (inner) =>
+            this.#attach(inner, 'https'),
+          );
+        } catch (error) {
+          this.fail(error);
+        }
       },
       // Without a leaf there is no way to say more than this to a client that waits for a handshake.
       () => socket.destroy(),
@@ -125,7 +133,7 @@ export class Tunnel implements Swept {
   #serve(scheme: 'http' | 'https'): void {
     const bytes = this.#leave();
     const connection = this.#attach(this.#socket, scheme);
-    if (bytes.length > 0) connection.onData(bytes);
+    if (bytes.length > 0) connection.receive(bytes);
     this.#socket.resume();
   }
 
@@ -160,6 +168,11 @@ export class Tunnel implements Swept {
   #drop(): void {
     this.#leave();
     this.#socket.destroy();
+  }
+
+  fail(error: unknown): void {
+    this.#lane.failed(error, null);
+    this.#drop();
   }
 
   onDeadline(): void {

@@ -17,6 +17,8 @@ export interface UpstreamUser {
   /** The connection is gone. */
   onUpstreamClose(): void;
   onUpstreamDrain(): void;
+  /** Something of ours threw in one of these: what it was for ends. Never throws. */
+  fail(error: unknown): void;
 }
 
 /** An idle connection is kept this long where the upstream does not say, in ms. */
@@ -63,23 +65,39 @@ export class Upstream implements Swept {
     reportWriteErrorsLate(socket);
     connection.onData = (chunk) => {
       // Bytes that nobody asked for: whatever they are, nothing after them can be trusted.
-      if (this.user === null) this.destroy();
+      const { user } = this;
+      if (user === null) this.destroy();
       else {
         this.#intake.took(chunk.length);
-        this.user.onUpstreamData(chunk);
+        try {
+          user.onUpstreamData(chunk);
+        } catch (error) {
+          this.#fail(user, error);
+        }
       }
     };
     socket.on('end', () => {
-      if (this.user === null) this.destroy();
-      else this.user.onUpstreamEnd();
+      const { user } = this;
+      if (user === null) this.destroy();
+      else {
+        try {
+          user.onUpstreamEnd();
+        } catch (error) {
+          this.#fail(user, error);
+        }
+      }
     });
     socket.on('error', () => {});
     socket.on('drain', () => this.user?.onUpstreamDrain());
     socket.on('close', () => {
       this.#pool.forget(this);
-      const user = this.user;
+      const { user } = this;
       this.user = null;
-      user?.onUpstreamClose();
+      try {
+        user?.onUpstreamClose();
+      } catch (error) {
+        this.#fail(user, error);
+      }
     });
     socket.resume();
   }
@@ -119,6 +137,15 @@ export class Upstream implements Swept {
 
   destroy(): void {
     this.socket.destroy();
+  }
+
+  #fail(user: UpstreamUser | null, error: unknown): void {
+    user?.fail(error);
+    this.destroy();
+  }
+
+  fail(error: unknown): void {
+    this.#fail(this.user, error);
   }
 
   onDeadline(): void {

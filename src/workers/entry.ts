@@ -9,6 +9,7 @@ import { AuditSink, noSlot } from '../proxy/audit-sink.ts';
 import { Caller } from '../proxy/caller.ts';
 import { Dialler } from '../proxy/dial.ts';
 import { drain } from '../proxy/drain.ts';
+import { FailureLog } from '../proxy/failure-log.ts';
 import type { Lane } from '../proxy/lane.ts';
 import { LaneState } from '../proxy/lane-state.ts';
 import { Limits } from '../proxy/limits.ts';
@@ -51,6 +52,7 @@ export default async function lane(
     options.auditFailOpen,
   );
   const refusals = new RefusalSums((line) => audit.add(line), options.auditRefusalRate);
+  const failures = new FailureLog((line) => process.stderr.write(line));
   const meters = new Meters(shared.meters, boot.lane);
   const leaves = new Leaves(peers.ca, boot.leafKeyPem, boot.ticketKeys);
   const listenerLeaf = await leaves.listener(boot.listenerNames);
@@ -77,6 +79,7 @@ export default async function lane(
     netguard,
     lookups: new Lookups(seams.lookup, shares, connectMs),
     secureContext,
+    failed: (error) => failures.failed(error, null),
     connectMs,
     tlsMs,
   });
@@ -101,6 +104,7 @@ export default async function lane(
       else audit.release(slot);
       meters.request(o.status, o.error, facts.keys.length > 0, o.bytesIn, o.bytesOut, o.milliseconds);
     },
+    failed: (error, requestId) => failures.failed(error, requestId),
     timeouts: options.timeouts,
     plain: options.plain,
     baseUrl: options.baseUrl,

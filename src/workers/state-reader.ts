@@ -14,6 +14,7 @@ export class StateReader {
   readonly #word: Int32Array;
   readonly #state: LaneState;
   #applied: number | null = null;
+  #broken = false;
 
   constructor(port: MessagePort, epoch: SharedArrayBuffer, state: LaneState) {
     this.#port = port;
@@ -25,7 +26,7 @@ export class StateReader {
   gate(): boolean {
     const epoch = Atomics.load(this.#word, EPOCH_WORD);
     if (epoch === this.#applied) return true;
-    return this.#drain(epoch);
+    return !this.#broken && this.#drain(epoch);
   }
 
   #drain(epoch: number): boolean {
@@ -33,11 +34,25 @@ export class StateReader {
       const received = receiveMessageOnPort(this.#port);
       if (received === undefined) break;
       const message = received.message as StateMessage;
-      if (message.full) this.#state.clear();
-      this.#state.apply(unpack(message));
+      try {
+        if (message.full) this.#state.clear();
+        this.#state.apply(unpack(message));
+      } catch (error) {
+        this.#fail(error);
+        return false;
+      }
       this.#applied = message.epoch;
     }
     // Ahead of the word is not behind: a change is posted a moment before the word moves on. The word wraps around.
     return this.#applied !== null && ((this.#applied - epoch) | 0) >= 0;
+  }
+
+  /** Half a change is in: nothing may be decided on such a state, and no request is to blame. The thread ends over it. */
+  #fail(error: unknown): void {
+    this.#broken = true;
+    this.#applied = null;
+    setImmediate(() => {
+      throw error;
+    });
   }
 }
