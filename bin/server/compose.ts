@@ -19,6 +19,7 @@ import { prepareVault } from '../../src/actors/vault/vault-boot.ts';
 import { createEventHub } from '../../src/http/event-hub.ts';
 import type { Front } from '../../src/http/front.ts';
 import type { FrontOptions } from '../../src/http/front-options.ts';
+import { apiConnections } from '../../src/proxy/descriptors.ts';
 import { limitBytes } from '../../src/proxy/limits.ts';
 import { meterBytes } from '../../src/proxy/meters.ts';
 import { shareBytes } from '../../src/proxy/shares.ts';
@@ -211,6 +212,7 @@ export async function compose(
       port: apiPort,
       tls,
       socketPath: local.path,
+      maxConnections: apiConnections(),
       owns: ownsOf(settings, apiPort),
       baseUrl,
       hostNames: hostNames(settings, baseUrl),

@@ -75,6 +75,8 @@ export interface FrontAddress {
   readonly tls: { readonly certFile: string; readonly keyFile: string } | null;
   /** The Unix socket of local commands. */
   readonly socketPath: string;
+  /** Connections by TCP at once. */
+  readonly maxConnections: number;
   /** Whether who connected there, for that host, has reached this server and nobody else. */
   owns(way: Pick<ProofQuestion, 'host' | 'port' | 'address'>): boolean;
   /** What links begin with, without a slash at the end; null: scheme, host and port as they are. */

@@ -31,7 +31,7 @@ const pollMs = 10;
  */
 export async function startFront(options: FrontOptions): Promise<Front> {
   const { vault, clock, log, health } = options;
-  const { host, port, tls, socketPath } = options.address;
+  const { host, port, tls, socketPath, maxConnections } = options.address;
   const held = createHeld(vault, clock);
   let answer: (incoming: Incoming) => Promise<Reply>;
 
@@ -40,6 +40,7 @@ export async function startFront(options: FrontOptions): Promise<Front> {
     port,
     tls,
     socketPath,
+    maxConnections,
     // No request comes before this turn ends, and with it the routes are there.
     answer: (incoming) => answer(incoming),
     onError: (error) => log('warn', 'A reply broke off in its middle.', failureFields(error)),

@@ -1,8 +1,9 @@
 import { STATUS_CODES } from 'node:http';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import './header-limit.ts';
 import * as uWS from 'uWebSockets.js';
-import { formatIpv6 } from '../actors/vault/authority.ts';
 import { createBodyReader } from './body-reader.ts';
+import { type Arriving, addressOf, Connections } from './connections.ts';
 import { type Incoming, maxBody } from './incoming.ts';
 import type { Reply } from './reply.ts';
 
@@ -13,6 +14,8 @@ export interface ServerOptions {
   readonly tls: { readonly certFile: string; readonly keyFile: string } | null;
   /** A Unix socket to listen on beside it, without TLS: who may open it is for its directory to say. */
   readonly socketPath: string;
+  /** Connections by TCP at once. */
+  readonly maxConnections: number;
   /** Gives the reply to each request. It never rejects. */
   answer(incoming: Incoming): Promise<Reply>;
   /** Told of bodies that broke off in their middle. */
@@ -39,18 +42,30 @@ native._cfg('silent');
  *
  * @throws Error where it can't, saying what to do
  */
-export function listen({ host, port, tls, socketPath, answer, onError }: ServerOptions): Server {
+export function listen({
+  host,
+  port,
+  tls,
+  socketPath,
+  maxConnections,
+  answer,
+  onError,
+}: ServerOptions): Server {
   const app = createApp(tls);
   const local = tls === null ? app : uWS.App();
   let active = 0;
   let isStopping = false;
+  const connections = new Connections(maxConnections);
 
-  function serve(res: uWS.HttpResponse, req: uWS.HttpRequest): void {
+  function serve(res: uWS.HttpResponse, req: uWS.HttpRequest): Receiving['arriving'] {
     active++;
     const request = receive(res, req);
     void answer(request.incoming).then(async (reply) => {
+      // Not within the call that brought the request: it belongs to its connection once that has returned.
+      await nextTurn();
       try {
-        await send(res, reply, request, isStopping || reply.close === true);
+        const close = isStopping || reply.close === true || connections.isStray(request.arriving);
+        await send(res, reply, request, close, () => connections.rest(request.arriving));
       } catch (error) {
         // The reply has begun: all that can be said of it is that it isn't whole.
         if (!request.incoming.over.aborted) res.close();
@@ -60,9 +75,10 @@ export function listen({ host, port, tls, socketPath, answer, onError }: ServerO
         request.end();
       }
     });
+    return request.arriving;
   }
 
-  for (const each of new Set([app, local])) each.any('/*', serve);
+  for (const each of new Set([app, local])) connections.serve(each, serve);
   const socket = bind(app, host, port);
   const localSocket = bindLocal(local, socketPath);
   return {
@@ -119,6 +135,7 @@ function bindLocal(app: uWS.TemplatedApp, path: string): uWS.us_listen_socket {
 
 interface Receiving {
   readonly incoming: Incoming;
+  readonly arriving: Arriving & { readonly isChunked: boolean };
   /** Resolves when the client takes more, or is gone. */
   writable(): Promise<void>;
   /** The reply is sent, or there is nobody left to send it to. */
@@ -144,8 +161,6 @@ function receive(res: uWS.HttpResponse, req: uWS.HttpRequest): Receiving {
     wake();
   }
 
-  res.onAborted(end);
-  res.onData((chunk, isLast) => body.add(chunk, isLast));
   res.onWritable(() => {
     wake();
     return true;
@@ -163,6 +178,11 @@ function receive(res: uWS.HttpResponse, req: uWS.HttpRequest): Receiving {
   };
   return {
     incoming,
+    arriving: {
+      isChunked: incoming.values('transfer-encoding').length > 0,
+      onData: body.add,
+      onAborted: end,
+    },
     writable: () =>
       new Promise((resolve) => {
         wake = resolve;
@@ -171,14 +191,14 @@ function receive(res: uWS.HttpResponse, req: uWS.HttpRequest): Receiving {
   };
 }
 
-/** As node:net writes it, since failures are counted by it together with the proxy's; of the Unix socket `local`. */
-function addressOf(res: uWS.HttpResponse): string {
-  const bytes = new Uint8Array(res.getRemoteAddress());
-  if (bytes.length === 0) return 'local';
-  return bytes.length === 16 ? formatIpv6(bytes) : bytes.join('.');
-}
-
-async function send(res: uWS.HttpResponse, reply: Reply, request: Receiving, close: boolean): Promise<void> {
+/** @param done called in the very call that writes the end */
+async function send(
+  res: uWS.HttpResponse,
+  reply: Reply,
+  request: Receiving,
+  close: boolean,
+  done: () => void,
+): Promise<void> {
   const { incoming } = request;
   const { body } = reply;
   if (incoming.over.aborted) return;
@@ -192,7 +212,11 @@ async function send(res: uWS.HttpResponse, reply: Reply, request: Receiving, clo
       if (isWhole && reply.status !== 204) res.writeHeader('content-length', String(Buffer.byteLength(body)));
       if (close) res.writeHeader('connection', 'close');
       res.endWithoutBody();
-    } else if (isWhole) res.end(body, close);
+      done();
+    } else if (isWhole) {
+      res.end(body, close);
+      done();
+    }
   });
   if (isWhole || isBodiless) return;
   for await (const piece of body) {
@@ -204,5 +228,9 @@ async function send(res: uWS.HttpResponse, reply: Reply, request: Receiving, clo
     });
     if (!isRoom) await request.writable();
   }
-  if (!incoming.over.aborted) res.cork(() => void res.end('', close));
+  if (incoming.over.aborted) return;
+  res.cork(() => {
+    res.end('', close);
+    done();
+  });
 }

@@ -44,6 +44,14 @@ export function outOfDescriptors(): Problem {
   );
 }
 
+/** A quarter of all at most is the API's, and no more than this. */
+const maxApiConnections = 8192;
+
+/** Connections that the API may have open at once. */
+export function apiConnections(): number {
+  return Math.min(maxApiConnections, Math.floor((openFilesLimit() ?? 1024) / 4));
+}
+
 /** The soft limit; null where it can't be read, Infinity where there is none. */
 function openFilesLimit(): number | null {
   try {

@@ -30,6 +30,8 @@ export interface RunOptions {
 export interface BrokerOptions {
   /** Default: a new one, removed after the test. */
   readonly directory?: string;
+  /** Its limit of open files. Default: as the test's. */
+  readonly openFiles?: number;
   /** Lanes. Default: 2. */
   readonly workers?: number;
   /** Flags besides the directory and the ports. */
@@ -136,13 +138,13 @@ export async function startBroker(t: Test, options: BrokerOptions = {}): Promise
   // Not by the launcher, which drops what a variable would have Node load.
   const node = ['--disable-sigusr1', '--disable-warning=ExperimentalWarning', ...preload];
   const nodeOptions = options.nodeOptions ?? [];
-  const child = start(
-    process.execPath,
-    [...node, ...nodeOptions, main, 'server', ...flags, ...(options.args ?? [])],
-    {
-      env: { UV_THREADPOOL_SIZE: '64', ...options.env },
-    },
-  );
+  const limit = options.openFiles === undefined ? [] : ['prlimit', `--nofile=${options.openFiles}`];
+  const [file, ...args] = [
+    ...limit,
+    ...[process.execPath, ...node, ...nodeOptions, main, 'server', ...flags],
+    ...(options.args ?? []),
+  ];
+  const child = start(file, args, { env: { UV_THREADPOOL_SIZE: '64', ...options.env } });
   t.teardown(() => child.kill('SIGKILL'));
   const { printed, ended } = collect(child);
   await until(() => {
