@@ -96,7 +96,11 @@ t.test('a hundred scripts in every field that an agent can write: none runs', as
       user_message: some.join('\n'),
     });
     await page.goto(url);
-    const shown = await page.locator('blockquote').first().innerText();
+    const words = page.locator('blockquote').first();
+    const rest = words.locator('details > .text');
+    const isFolded = (await rest.count()) > 0;
+    if (isFolded) await words.locator('summary').click();
+    const shown = await (isFolded ? rest : words).innerText();
     t.equal(shown, some.join('\n').replaceAll('\0', '[U+0000]'), 'they are shown as they were written');
     await done(vault.ask('proposal.reject', { id, reason: some.join('\n'), by }));
     await page.goto(`${stage.baseUrl}/approve/${id}`);

@@ -53,10 +53,12 @@ const lines = ({ review }: Shown) =>
 
 /** Refused without a tick, and by a tick for something else; then done. Gives what was to be ticked. */
 async function needsTick(t: Test, id: number, given: Json = {}): Promise<string[]> {
+  const unasked = await approve(id, { credentials: given });
+  t.match(unasked, { status: 409, body: { error: 'confirmation_required' } }, 'nothing is done unasked');
   const shown = await look(id);
   const { fingerprint, increases } = shown.review;
   const review = { fingerprint, increases };
-  for (const more of [{}, { confirm_existing: ['OWN', 'WILD', 'K'] }, { confirm: 'x'.repeat(22) }]) {
+  for (const more of [{ confirm_existing: ['OWN', 'WILD', 'K'] }, { confirm: 'x'.repeat(22) }]) {
     const answer = await approve(id, { credentials: given, ...more });
     t.match(answer, { status: 409, body: { error: 'confirmation_required', review } });
   }

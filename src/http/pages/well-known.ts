@@ -41,15 +41,7 @@ export const wellKnown: readonly string[] = [
     'docker.com',
     'docker.io',
   ],
-  ...[
-    'npmjs.com',
-    'npmjs.org',
-    'pypi.org',
-    'pythonhosted.org',
-    'rubygems.org',
-    'openai.com',
-    'oaiusercontent.com',
-  ],
+  ...['npmjs.com', 'npmjs.org', 'rubygems.org', 'openai.com', 'oaiusercontent.com'],
   ...[
     'anthropic.com',
     'claude.ai',
