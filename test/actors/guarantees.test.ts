@@ -206,6 +206,27 @@ t.test('2 order is kept per sender and receiver', async (t) => {
   t.same(log, ['start', ...sent, 'last']);
 });
 
+t.test(
+  '2 urgent messages overtake, in their own order, and find room where others have filled the mailbox',
+  async (t) => {
+    const system = setUp(t);
+    const { opened, open } = gate();
+    const log: string[] = [];
+    const urgent = (_: string, body: unknown) => String(body).startsWith('!');
+    const ref = system.spawn(worker(log, { mailbox: 2, urgent }));
+    await tick();
+    ref.tell('hold', opened);
+    await tick();
+    t.same(
+      ['a', 'b', 'c', '!1', '!2', '!3'].map((text) => ref.tell('note', text)),
+      ['sent', 'sent', 'full', 'sent', 'sent', 'full'],
+    );
+    open();
+    await tick();
+    t.same(log, ['start', 'hold', 'held', '!1', '!2', 'a', 'b']);
+  },
+);
+
 t.test('3 tell returns sent, full or dead, and never waits or throws', async (t) => {
   const system = setUp(t);
   const { opened, open } = gate();

@@ -474,3 +474,37 @@ t.test('a notice of a lane is passed on', async (t) => {
   await running.vault.ask('vault.list', {});
   t.same(running.events, [notice]);
 });
+
+t.test('approvals, revocations and tokens do not wait for what agents write', async (t) => {
+  const running = await startVault(t);
+  const { vault: ref } = running;
+  const body = { credentials: [{ action: 'set', key: 'NEW' }] } as const;
+  await value(ref.ask('proposal.create', { vault, body, by: agent }));
+  const ttl = { ttlSeconds: 60, label: null };
+  const session = await value(ref.ask('session.create', { vault, ...ttl, by: operator }));
+  const done: string[] = [];
+  const note = (what: string, answer: Promise<unknown>) => answer.then(() => void done.push(what));
+  const writes = Array.from({ length: 100 }, (_, i) =>
+    note(
+      `write ${i}`,
+      ref.ask('credential.set', { vault, values: secrets({ A: `${i}` }), byAgent: true, by: agent }),
+    ),
+  );
+  const approve = { id: 1, credentials: secrets({ NEW: 'n' }), by: operator };
+  await Promise.all([
+    ...writes,
+    note('approve', ref.ask('proposal.approve', { ...approve, confirm: null })),
+    note('revoke', ref.ask('session.revoke', { id: session.id, by: operator })),
+    note('identify', identify(running, session.token)),
+  ]);
+  t.equal(done.length, 103);
+  t.ok(done.indexOf('identify') < 5, done.slice(0, 6).join());
+  t.same(
+    done.filter((what) => !/^write/.test(what)),
+    ['approve', 'revoke', 'identify'],
+  );
+  t.same(
+    done.filter((what) => /^write/.test(what)),
+    writes.map((_, i) => `write ${i}`),
+  );
+});

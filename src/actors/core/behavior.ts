@@ -47,8 +47,13 @@ export interface ActorSpec<P extends Protocol<P>> {
   name: string;
   /** Makes a life; run again on each restart, before the messages that wait. */
   start(ctx: Context<P>): Behavior<P> | Promise<Behavior<P>>;
-  /** Most messages that may wait. Default 1024. */
+  /** Most messages that may wait, urgent ones and others each. Default 1024. */
   mailbox?: number;
+  /**
+   * Which messages are handled before the others that wait, and find room where these have filled the mailbox. A
+   * sender's order is kept among the urgent ones and among the others, not between the two. Default: none.
+   */
+  urgent?(message: string, body: unknown): boolean;
   /** How its parent treats its failures. Default `policies.transient`. */
   supervision?: SupervisionPolicy;
   /** For draining and `onStop` together, not counting its children's own. Default 5000. */

@@ -58,8 +58,9 @@ export class Cell implements Host, TurnsOwner {
 
   /** Takes a message if there is room. */
   offer(envelope: Envelope): TellResult {
-    const result = this.#closed ? 'dead' : this.#turns.length >= this.#mailbox ? 'full' : 'sent';
-    if (result === 'sent') this.#turns.push(envelope);
+    const urgent = this.#isUrgent(envelope);
+    const result = this.#closed ? 'dead' : this.#turns.length(urgent) >= this.#mailbox ? 'full' : 'sent';
+    if (result === 'sent') this.#turns.push(envelope, urgent);
     else report(this.core.counters, 'refused', { path: this.path, message: envelope.message, result });
     return result;
   }
@@ -70,8 +71,12 @@ export class Cell implements Host, TurnsOwner {
       report(this.core.counters, 'refused', { path: this.path, message: envelope.message, result: 'dead' });
       return false;
     }
-    this.#turns.push(envelope);
+    this.#turns.push(envelope, this.#isUrgent(envelope));
     return true;
+  }
+
+  #isUrgent({ message, body }: Envelope): boolean {
+    return this.spec.urgent?.(message, body) ?? false;
   }
 
   signal(life: Life, work: () => unknown, urgent = false): void {

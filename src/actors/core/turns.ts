@@ -28,6 +28,7 @@ const tellMeta: Meta = Object.freeze({});
 export class Turns implements Steps {
   readonly #owner: TurnsOwner;
   readonly #waiting = new Fifo<Envelope | Signal>();
+  readonly #urgent = new Fifo<Envelope | Signal>();
   /** A turn is running, or none may: items only wait. */
   #busy = true;
   #dispatched = false;
@@ -37,11 +38,12 @@ export class Turns implements Steps {
     this.#owner = owner;
   }
 
-  get length(): number {
-    return this.#waiting.length;
+  /** How many wait, of one kind. */
+  length(urgent: boolean): number {
+    return (urgent ? this.#urgent : this.#waiting).length;
   }
 
-  push(envelope: Envelope): void {
+  push(envelope: Envelope, urgent: boolean): void {
     const { core } = this.#owner;
     if (envelope.reply) {
       core.counters.asked++;
@@ -49,12 +51,12 @@ export class Turns implements Steps {
     } else {
       core.counters.told++;
     }
-    this.#waiting.push(envelope);
+    (urgent ? this.#urgent : this.#waiting).push(envelope);
     this.#wake();
   }
 
   signal(work: () => unknown, life?: { readonly over: boolean }, urgent = false): void {
-    if (urgent) this.#waiting.unshift({ work, life });
+    if (urgent) this.#urgent.unshift({ work, life });
     else this.#waiting.push({ work, life });
     this.#wake();
   }
@@ -71,7 +73,7 @@ export class Turns implements Steps {
     this.#busy = true;
     if (this.#current) refuse(core, this.#current, 'actor_dead');
     this.#current = undefined;
-    for (let item = this.#waiting.shift(); item; item = this.#waiting.shift()) {
+    for (let item = this.#next(); item; item = this.#next()) {
       if ('work' in item) continue;
       item.taken?.();
       report(core.counters, 'dropped', { path, message: item.message });
@@ -82,7 +84,7 @@ export class Turns implements Steps {
   step(): void {
     this.#dispatched = false;
     if (this.#busy) return;
-    const item = this.#waiting.shift();
+    const item = this.#next();
     if (!item) return;
     this.#owner.core.counters.turns++;
     try {
@@ -101,8 +103,12 @@ export class Turns implements Steps {
     }
   }
 
+  #next(): Envelope | Signal | undefined {
+    return this.#urgent.shift() ?? this.#waiting.shift();
+  }
+
   #wake(): void {
-    if (this.#busy || this.#dispatched || this.#waiting.length === 0) return;
+    if (this.#busy || this.#dispatched || this.#urgent.length + this.#waiting.length === 0) return;
     this.#dispatched = true;
     this.#owner.core.dispatch(this);
   }

@@ -44,6 +44,15 @@ export interface VaultOptions {
 }
 
 const retryMs = 1000;
+
+/**
+ * What waits behind everything else: what agents write, of which there may be a thousand at once, each a commit, and
+ * what nobody waits for. So approvals, revocations and looking up a token don't wait for it.
+ */
+function waits(message: string, body: unknown): boolean {
+  if (message === 'credential.set') return (body as VaultProtocol['credential.set']['in']).byAgent;
+  return /^(proposal\.(create|cancel)|invite\.redeem|notice|expire)$/.test(message);
+}
 /** What the audit log has is taken out of the outbox so long after a change, if no other commit does it. */
 const tidyMs = 2000;
 
@@ -61,6 +70,7 @@ export function vaultActor(options: VaultOptions): ActorSpec<VaultProtocol> {
   return {
     name: 'vault',
     supervision,
+    urgent: (message, body) => !waits(message, body),
     async start({ clock, self, fail }) {
       const state = await loadState(store, kek, onDamaged);
       await outbox.load(store, options.lastAudited);
