@@ -26,6 +26,7 @@ import { shareBytes } from '../../src/proxy/shares.ts';
 import type { LaneBoot, SharedMemory } from '../../src/workers/boot.ts';
 import { createPool } from '../../src/workers/pool.ts';
 import { createRecordings } from '../../src/workers/recordings.ts';
+import { openRunFiles } from '../../src/workers/run-files.ts';
 import { claimLocalSocket } from '../local-socket.ts';
 import { failed } from '../terminal.ts';
 import { bareNames, baseUrlOf, hostNames, ownsOf, urlHost } from './addresses.ts';
@@ -41,6 +42,7 @@ import { createPasswords } from './passwords.ts';
 import { claimPort } from './ports.ts';
 import { guardOf, proxyOptions } from './proxy-options.ts';
 import { quotasOf } from './quotas.ts';
+import { recordUnclean } from './unclean.ts';
 
 /** What the process gives a server beside its settings. */
 export interface Surroundings {
@@ -136,7 +138,8 @@ export async function compose(
   const allUp = Promise.withResolvers<void>();
   let draining = false;
   let recordsLost = 0;
-  const recordings = createRecordings(() => tree.audit.tell('ready', {}));
+  const runFiles = openRunFiles(directory.path);
+  const recordings = createRecordings(runFiles, () => tree.audit.tell('ready', {}));
 
   const tree: Tree = startTree(system, {
     audit: {
@@ -177,7 +180,7 @@ export async function compose(
       const state = new MessageChannel();
       const attach = { lane, port: state.port1, epoch: shared.epoch };
       await tree.vault.ask('lane.attach', attach, { timeoutMs: loadMs });
-      const recording = recordings.open();
+      const recording = recordings.open(lane);
       const boot: LaneBoot = {
         lane,
         audit: recording.boot,
@@ -201,6 +204,8 @@ export async function compose(
   const append = (record: object): void => {
     tree.audit.tell('append', { lines: auditLine(record), count: 1 });
   };
+
+  if (runFiles.left !== null) await recordUnclean(runFiles.left, { clock, log, audit: tree.audit });
 
   // A start that fails takes the lanes down again, which is no failure of theirs.
   undo.push(() => {

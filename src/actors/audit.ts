@@ -34,6 +34,8 @@ export interface RecordSource {
   countLines(): number;
   /** All is written, and nothing more will come. */
   readonly over: boolean;
+  /** Called once it is over. */
+  close(): void;
 }
 
 export interface AuditOptions {
@@ -121,7 +123,9 @@ export function auditActor(options: AuditOptions): ActorSpec<AuditProtocol> {
           log.append(lines);
           source.written(lines.length);
         }
-        if (source.over) sources.delete(source);
+        if (!source.over) return;
+        sources.delete(source);
+        source.close();
       }
 
       function fail(error: Error): void {

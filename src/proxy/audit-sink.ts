@@ -1,3 +1,4 @@
+import type { Active, ActiveSessions } from './active-sessions.ts';
 import { maxTailBytes, type Outcome, type RequestFacts, recordHead, recordTail } from './audit-line.ts';
 import { ringAt, ringBytes, slotBytes, slotCount, slotsAt, word } from './audit-memory.ts';
 
@@ -29,14 +30,25 @@ export class AuditSink {
   #head = 0;
   /** Slots with finished lines for which the ring had no room, in order. */
   readonly #waiting: number[] = [];
+  readonly #sessions: ActiveSessions;
+  /** Whose request a slot holds. */
+  readonly #owners: (Active | null)[] = new Array(slotCount).fill(null);
   #timer: NodeJS.Timeout | null = null;
 
   /**
    * @param memory of `auditMemoryBytes`, all zero
+   * @param sessions what outlives the process
    * @param ring tells the main thread that there is something to read
    * @param health shared word: 0 the log is being written, 1 it can't be
    */
-  constructor(memory: SharedArrayBuffer, ring: () => void, health: Int32Array, failOpen: boolean) {
+  constructor(
+    memory: SharedArrayBuffer,
+    sessions: ActiveSessions,
+    ring: () => void,
+    health: Int32Array,
+    failOpen: boolean,
+  ) {
+    this.#sessions = sessions;
     this.#words = new Int32Array(memory, 0, word.slots + slotCount);
     this.#bytes = Buffer.from(memory);
     this.#ring = ring;
@@ -59,8 +71,11 @@ export class AuditSink {
     const head = recordHead(facts);
     let taken = slot;
     if (taken < 0) {
-      if (this.#freeCount === 0) return this.#failOpen ? unrecorded : noSlot;
+      const owner = this.#activeOf(facts);
+      if (owner === null || this.#freeCount === 0) return this.#failOpen ? unrecorded : noSlot;
       taken = this.#free[--this.#freeCount];
+      this.#owners[taken] = owner;
+      owner.open++;
     } else Atomics.store(this.#words, word.slots + taken, 0);
     const length = this.#bytes.write(head, slotsAt + taken * slotBytes, slotBytes - maxTailBytes);
     Atomics.store(this.#words, word.slots + taken, length);
@@ -70,7 +85,9 @@ export class AuditSink {
   /** The record of what `begin` gave `slot` for, of which `facts` are the same; it has ended. */
   finish(slot: number, facts: RequestFacts, outcome: Outcome): void {
     if (slot < 0) {
+      const owner = this.#activeOf(facts);
       this.add(recordHead(facts) + recordTail(outcome));
+      if (owner !== null) owner.head = this.#head;
       return;
     }
     const length = Atomics.load(this.#words, word.slots + slot);
@@ -84,9 +101,7 @@ export class AuditSink {
 
   /** What `begin` gave `slot` for needs no record of its own: no upstream saw anything of it. */
   release(slot: number): void {
-    if (slot < 0) return;
-    Atomics.store(this.#words, word.slots + slot, 0);
-    this.#free[this.#freeCount++] = slot;
+    if (slot >= 0) this.#freeSlot(slot);
   }
 
   /** A finished line; counted where there is no room for it. */
@@ -115,6 +130,11 @@ export class AuditSink {
     if (this.#waiting.length > 0) this.#timer = setTimeout(() => this.flush(), retryMs);
   }
 
+  /** Lets go of sessions that have nothing under way any more; to be called now and then. */
+  sweep(): void {
+    this.#sessions.sweep(Atomics.load(this.#words, word.tail));
+  }
+
   #room(): number {
     return ringBytes - ((this.#head - Atomics.load(this.#words, word.tail)) >>> 0);
   }
@@ -133,10 +153,22 @@ export class AuditSink {
     Atomics.store(words, word.movingTo, (this.#head + length) | 0);
     Atomics.store(words, word.moving, slot + 1);
     this.#publish(length);
-    Atomics.store(words, word.slots + slot, 0);
+    (this.#owners[slot] as Active).head = this.#head;
+    this.#freeSlot(slot);
     Atomics.store(words, word.moving, 0);
-    this.#free[this.#freeCount++] = slot;
     return true;
+  }
+
+  #freeSlot(slot: number): void {
+    Atomics.store(this.#words, word.slots + slot, 0);
+    this.#free[this.#freeCount++] = slot;
+    (this.#owners[slot] as Active).open--;
+    this.#owners[slot] = null;
+  }
+
+  /** null: nobody is known, or there is no place for them. */
+  #activeOf({ access }: RequestFacts): Active | null {
+    return access === null ? null : (access.session.active ?? this.#sessions.enter(access.session));
   }
 
   #publish(length: number): void {

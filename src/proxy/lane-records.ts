@@ -2,6 +2,12 @@ import type { RecordSource } from '../actors/audit.ts';
 import { unknownTail } from './audit-line.ts';
 import { auditMemoryBytes, ringAt, ringBytes, slotBytes, slotCount, slotsAt, word } from './audit-memory.ts';
 
+/** What outlives the process: see `run-file.ts`. */
+export interface RunMark {
+  writtenUntil(time: number): void;
+  remove(): void;
+}
+
 /** The main thread's side of one lane's audit records (`audit-memory.ts`), for one life of the lane. */
 export class LaneRecords implements RecordSource {
   readonly memory = new SharedArrayBuffer(auditMemoryBytes);
@@ -10,6 +16,14 @@ export class LaneRecords implements RecordSource {
   /** What the lane left unfinished when it died. */
   #left: Buffer[] = [];
   #ended = false;
+  readonly #run: RunMark;
+  /** When `read` last looked, and whether it gave all that there was. */
+  #lookedAt = 0;
+  #gaveAll = false;
+
+  constructor(run: RunMark) {
+    this.#run = run;
+  }
 
   /** Its thread is gone, and all that it left is written. */
   get over(): boolean {
@@ -26,12 +40,15 @@ export class LaneRecords implements RecordSource {
    * @param maxBytes more than the longest line
    */
   read(maxBytes: number): Uint8Array | null {
+    this.#lookedAt = Date.now();
+    this.#gaveAll = false;
     // First, so that what comes after this look is told of again.
     Atomics.store(this.#words, word.bell, 0);
     const there = this.#unread;
     if (there === 0) return this.#left[0] ?? null;
     const from = (Atomics.load(this.#words, word.tail) >>> 0) % ringBytes;
     const size = Math.min(there, maxBytes);
+    this.#gaveAll = size === there;
     const first = Math.min(size, ringBytes - from);
     let lines: Buffer = this.#bytes.subarray(ringAt + from, ringAt + from + first);
     if (first < size) lines = Buffer.concat([lines, this.#bytes.subarray(ringAt, ringAt + size - first)]);
@@ -42,6 +59,7 @@ export class LaneRecords implements RecordSource {
   written(octets: number): void {
     if (this.#unread === 0) this.#left.shift();
     else Atomics.add(this.#words, word.tail, octets);
+    if (this.#gaveAll) this.#run.writtenUntil(this.#lookedAt);
   }
 
   /** Records that the lane found no room for since this was asked last. */
@@ -56,6 +74,11 @@ export class LaneRecords implements RecordSource {
     for (let i = this.#unread; i > 0; i--)
       if (this.#bytes[ringAt + ((tail + i - 1) % ringBytes)] === 10) count++;
     return count;
+  }
+
+  /** It is over: nothing of it needs to be remembered. */
+  close(): void {
+    this.#run.remove();
   }
 
   /** Gives up what is not written yet, and counts it as dropped. Only once it has ended. */

@@ -2,6 +2,7 @@ import type { Service, VaultSettings } from '../actors/vault/model.ts';
 import { Secret } from '../actors/vault/secret.ts';
 import type { Delta } from '../actors/vault/state.ts';
 import type { OpenValue } from '../actors/vault/values.ts';
+import type { Active } from './active-sessions.ts';
 import type { Rendered } from './inject.ts';
 
 /**
@@ -151,6 +152,8 @@ export class SessionEntry {
   /** Wall clock, ms. */
   expiresAt = 0;
   revoked = false;
+  /** What the audit remembers while it has something under way. */
+  active: Active | null = null;
 
   constructor(kind: 'session' | 'agent', id: string) {
     this.kind = kind;

@@ -44,6 +44,8 @@ export interface SharedMemory {
 /** What a lane's records take to the main thread. The port is transferred; its end is the lane's. */
 export interface LaneAudit {
   readonly memory: SharedArrayBuffer;
+  /** Descriptor of its run file (`src/proxy/run-file.ts`): they are the process's, not a thread's. */
+  readonly runFile: number;
   readonly port: MessagePort;
 }
 

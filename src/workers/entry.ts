@@ -4,6 +4,7 @@ import tls from 'node:tls';
 import { heartbeat } from '../actors/core/heartbeat.ts';
 import { connect } from '../actors/core/link.ts';
 import { SignInFailures } from '../actors/vault/sign-in-failures.ts';
+import { ActiveSessions } from '../proxy/active-sessions.ts';
 import { membersOf, type Outcome, type RequestFacts, refusalOf, unnamed } from '../proxy/audit-line.ts';
 import { AuditSink, noSlot } from '../proxy/audit-sink.ts';
 import { Caller } from '../proxy/caller.ts';
@@ -47,6 +48,7 @@ export default async function lane(
   const reader = new StateReader(boot.statePort, shared.epoch, state);
   const audit = new AuditSink(
     boot.audit.memory,
+    new ActiveSessions(boot.audit.runFile),
     () => boot.audit.port.postMessage(null),
     new Int32Array(shared.auditHealth),
     options.auditFailOpen,
@@ -57,8 +59,10 @@ export default async function lane(
   const leaves = new Leaves(peers.ca, boot.leafKeyPem, boot.ticketKeys);
   const listenerLeaf = await leaves.listener(boot.listenerNames);
   const turns = new Turns();
+  let sweeps = 0;
   const sweeper = new Sweeper(() => {
     reader.gate();
+    if (++sweeps % 4 === 0) audit.sweep();
     meters.setOpen(sweeper.size);
     listenerLeaf.renew();
   });

@@ -1,12 +1,13 @@
 import { MessageChannel } from 'node:worker_threads';
 import { LaneRecords } from '../proxy/lane-records.ts';
 import type { LaneAudit } from './boot.ts';
+import type { RunFiles } from './run-files.ts';
 
 export interface Recordings {
   /** All lanes' records that may have to be written: of those that run, and of those that have ended. */
   readonly sources: Set<LaneRecords>;
   /** Memory for one life of a lane. */
-  open(): Recording;
+  open(lane: number): Recording;
   /** Resolves when no thread is left, and what each had under way is among the sources. */
   settled(): Promise<unknown>;
 }
@@ -25,15 +26,16 @@ const maxEnded = 16;
  * Keeps each lane's records until they are written, however the lane ends.
  * @param ring told that there is something to read in one of the sources
  */
-export function createRecordings(ring: () => void): Recordings {
+export function createRecordings(runFiles: Pick<RunFiles, 'create'>, ring: () => void): Recordings {
   const sources = new Set<LaneRecords>();
   const running = new Set<Promise<void>>();
   let ended: LaneRecords[] = [];
 
   return {
     sources,
-    open() {
-      const records = new LaneRecords();
+    open(lane) {
+      const run = runFiles.create(lane);
+      const records = new LaneRecords(run);
       const { port1, port2 } = new MessageChannel();
       sources.add(records);
       port1.on('message', ring);
@@ -51,7 +53,7 @@ export function createRecordings(ring: () => void): Recordings {
       });
       running.add(end);
       void end.then(() => running.delete(end));
-      return { boot: { memory: records.memory, port: port2 }, close: () => port2.close() };
+      return { boot: { memory: records.memory, runFile: run.fd, port: port2 }, close: () => port2.close() };
     },
     settled: () => Promise.all(running),
   };

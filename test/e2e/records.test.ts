@@ -3,7 +3,7 @@
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
 import type http from 'node:http';
 import net from 'node:net';
 import { join } from 'node:path';
@@ -195,6 +195,68 @@ t.test('changes that were acknowledged are in the audit after a kill', async (t)
     `${acknowledged.length} changes are in the audit, once each`,
   );
   t.match(await broker.command(['audit', 'verify', '--data-dir', broker.directory]), { code: 0 });
+});
+
+t.test('a start after a kill says who had requests under way, and what of each lane is whole', async (t) => {
+  const directory = join(temporary(t), 'data');
+  const { broker, target } = await start(t, directory);
+  upstream.seen.length = 0;
+  held.length = 0;
+  const rootPem = await rootOf(broker);
+  const created = (await broker.audit()).length;
+  const busy = await openTunnel(broker, rootPem, target);
+  const idle = await openTunnel(broker, rootPem, { ...target, token: await broker.session() });
+  const waiting = await openTunnel(broker, rootPem, { ...target, token: await broker.session() });
+  await idle.request('/idle');
+  const sessions = (await broker.audit())
+    .slice(created)
+    .filter(({ action }) => action === 'session.create')
+    .map(({ target }) => `session:${target}`);
+  // Longer than a session counts as active after its last record is written.
+  await new Promise((resolve) => setTimeout(resolve, 3000));
+  void waiting.request('/held', 'DELETE').catch(() => {});
+  void (async () => {
+    for (let i = 0; ; i++) await busy.request(`/busy/${i}`);
+  })().catch(() => {});
+  await until(() => held.length === 1 && upstream.seen.length > 100, 'requests');
+  const from = Date.now();
+  broker.process.kill('SIGKILL');
+  await broker.ended;
+  t.equal(readdirSync(join(directory, 'running')).length, 2, 'a file for each lane');
+
+  const { broker: next } = await start(t, directory);
+  const records = await next.audit();
+  const unclean = records.filter(({ event }) => event === 'start.unclean') as unknown as {
+    readonly lanes: { lane: number; whole_until: string }[];
+    readonly sessions: string[];
+  }[];
+  t.equal(unclean.length, 1);
+  const [{ lanes, sessions: named }] = unclean;
+  t.same(
+    lanes.map(({ lane }) => lane),
+    [0, 1],
+  );
+  const whole = Math.max(...lanes.map(({ whole_until }) => Date.parse(whole_until)));
+  t.ok(whole > from - 5000 && whole <= Date.now(), 'until shortly before the end');
+  t.ok(named.includes(sessions[1]), 'the session whose request was under way is named');
+  t.notOk(named.includes(sessions[0]), 'the one that was idle is not');
+  const recorded = new Set(records.map(({ path }) => path));
+  const missing = upstream.seen.filter(({ url }) => !recorded.has(url) && url !== '/held');
+  t.ok(
+    missing.length === 0 || named.length === 2,
+    `${missing.length} are missing, of a session that is named`,
+  );
+  t.match(next.printed().stderr, /did not end in order/);
+
+  next.process.kill('SIGTERM');
+  t.match(await next.ended, { code: 0 });
+  t.same(readdirSync(join(directory, 'running')), [], 'a stop in order leaves none');
+  const { broker: last } = await start(t, directory);
+  t.equal(
+    (await last.audit()).filter(({ event }) => event === 'start.unclean').length,
+    1,
+    'and is not unclean',
+  );
 });
 
 t.test('a stop while the log can\u2019t be written says how many records are lost', async (t) => {

@@ -1,6 +1,9 @@
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import dns from 'node:dns';
+import { mkdtempSync, rmSync } from 'node:fs';
 import net from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import tls from 'node:tls';
 import { MessageChannel } from 'node:worker_threads';
 import { proxyOptions } from '../../bin/server/proxy-options.ts';
@@ -20,6 +23,7 @@ import { shareBytes } from '../../src/proxy/shares.ts';
 import type { ProxyOptions } from '../../src/workers/boot.ts';
 import lane from '../../src/workers/entry.ts';
 import { createRecordings } from '../../src/workers/recordings.ts';
+import { openRunFiles } from '../../src/workers/run-files.ts';
 import { usualSettings } from './compose.ts';
 import { eventually, type Wire, wireOf } from './wire.ts';
 
@@ -82,7 +86,8 @@ export async function startLane(
   }) as string;
   const ca = system.spawn(caActor({ root, leafKey: { privatePem: leafKeyPem } }));
   const records: Record<string, unknown>[] = [];
-  const recordings = createRecordings(() => {
+  const folder = mkdtempSync(join(tmpdir(), 'broker-lane.'));
+  const recordings = createRecordings(openRunFiles(folder), () => {
     for (const source of recordings.sources) {
       for (let lines = source.read(2 ** 20); lines !== null; lines = source.read(2 ** 20)) {
         const text = Buffer.from(lines).toString().trimEnd();
@@ -127,7 +132,7 @@ export async function startLane(
     lanes: 1,
     port: control.port2,
     statePort: state.port2,
-    audit: recordings.open().boot,
+    audit: recordings.open(0).boot,
     shared: {
       epoch,
       limits: new SharedArrayBuffer(limitBytes(1)),
@@ -190,6 +195,7 @@ export async function startLane(
       control.port1.postMessage({ beat: 'stop' });
       await ended;
       await recordings.settled();
+      rmSync(folder, { recursive: true });
       control.port1.close();
       state.port1.close();
       await system.stop();
