@@ -27,9 +27,15 @@ export function listen(
 ): Promise<Listener> {
   const descriptors = new Descriptors();
   const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    const room = descriptors.roomFor(socket, lane.sweeper.now);
-    if (room === 'full') socket.destroy();
-    else accept(lane, caller, socket, room === 'crowded');
+    try {
+      const room = descriptors.roomFor(socket, lane.sweeper.now);
+      if (room === 'full') socket.destroy();
+      else accept(lane, caller, socket, room === 'crowded');
+    } catch (error) {
+      lane.failed(error, null);
+      socket.on('error', () => {});
+      socket.destroy();
+    }
   });
   return new Promise((resolve, reject) => {
     server.once('error', reject);
