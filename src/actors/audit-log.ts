@@ -55,7 +55,7 @@ export interface AuditLog {
    * @throws Error (of node:fs, with its `code`) where the disk refuses.
    */
   append(...lines: readonly (string | Uint8Array)[]): void;
-  /** Records that are written, without line feeds, newest last. */
+  /** Records that are written, without line feeds, in memory that depends neither on the log nor on the query. */
   read(query: AuditQuery): AsyncIterable<string>;
   /**
    * Calls `listener` with each record that is written from now on and that `query` (its limit aside) asks for. What is
@@ -260,10 +260,10 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
     const present = segment;
     const names = segmentsOf(readdirSync(folder));
     const wanted = names.filter((_, i) => i + 1 === names.length || names[i + 1].started >= since);
+    // What is written meanwhile isn't read: a read has an end.
     const segments = wanted.map(({ name, seq }) => {
       const path = join(folder, name);
-      if (seq === present?.name.seq) return { path, size: present.size };
-      return { path, size: statSync(path, { throwIfNoEntry: false })?.size ?? 0 };
+      return seq === present?.name.seq ? { path, size: present.size } : { path };
     });
     yield* readRecords(segments, query);
   }

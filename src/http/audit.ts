@@ -1,5 +1,5 @@
 import { invalid } from '../actors/vault/fields.ts';
-import { accept, type Result } from '../actors/vault/problem.ts';
+import { accept, problem, type Result } from '../actors/vault/problem.ts';
 import { administers, foreignVault, ownerProblem } from './caller.ts';
 import { createChannel } from './channel.ts';
 import type { AuditQuery, AuditVerdict } from './front-options.ts';
@@ -12,9 +12,13 @@ import { auditQuery } from './schemas.ts';
 const keepAliveMs = 15_000;
 /** UTF-16 units. */
 const maxBehind = 1024 * 1024;
+/** Reads of one operator at a time: each has its turn of the thread. */
+const maxReads = 4;
 
 /** The audit log, as it was written. */
 export function auditRoutes({ audit, held, clock }: FrontParts): Route[] {
+  /** Reads under way, by the operator's name. */
+  const reads = new Map<string, number>();
   let checking: Promise<AuditVerdict> | null = null;
 
   /** What is there, and then each record as it is written, until one of both sides has enough. */
@@ -41,6 +45,21 @@ export function auditRoutes({ audit, held, clock }: FrontParts): Route[] {
     return stream(both(before, channel), 'application/x-ndjson');
   }
 
+  /** Counts a read until its reply is sent, or nobody waits for it any more; false: there are enough. */
+  function begin(name: string, over: AbortSignal): boolean {
+    const under = reads.get(name) ?? 0;
+    if (under >= maxReads) return false;
+    reads.set(name, under + 1);
+    const end = (): void => {
+      const left = (reads.get(name) ?? 1) - 1;
+      if (left === 0) reads.delete(name);
+      else reads.set(name, left);
+    };
+    if (over.aborted) end();
+    else over.addEventListener('abort', end, { once: true });
+    return true;
+  }
+
   return [
     route(
       'GET',
@@ -57,8 +76,15 @@ export function auditRoutes({ audit, held, clock }: FrontParts): Route[] {
         if (!since.ok) return since.problem;
         const until = moment(query.until, 'until');
         if (!until.ok) return until.problem;
-        const wanted = { vault, since: since.value, until: until.value, limit: query.limit };
-        if (query.follow === true) return follow(call, wanted);
+        const { limit, newest } = query;
+        const wanted = { vault, since: since.value, until: until.value, limit, newest };
+        if (query.follow === true) {
+          if (newest === 'first') return invalid('newest', 'has to be last where the log is followed.');
+          return follow(call, wanted);
+        }
+        if (!begin(identity.name, call.incoming.over)) {
+          return problem('rate_limited', tooManyReads, undefined, 1);
+        }
         await audit.settled();
         return stream(lines(audit.read(wanted)), 'application/x-ndjson');
       },
@@ -74,6 +100,8 @@ export function auditRoutes({ audit, held, clock }: FrontParts): Route[] {
     }),
   ];
 }
+
+const tooManyReads = `You read the audit log ${maxReads} times at once already. Let one of them end first.`;
 
 /** Milliseconds since the epoch. */
 function moment(text: string | undefined, field: string): Result<number | undefined> {

@@ -27,7 +27,12 @@ export interface AuditQuery {
   /** Milliseconds since the epoch, both: `since` is included, `until` isn't. */
   readonly since?: number;
   readonly until?: number;
+  /** The newest of those that match. */
   readonly limit?: number;
+  /** In which order they come. Default: last. */
+  readonly newest?: 'first' | 'last';
+  /** With the newest first: octets from the log's end that are looked through. Default: all of them. */
+  readonly within?: number;
 }
 
 /**
@@ -112,7 +117,7 @@ export interface AuditPort {
   append(record: Readonly<Record<string, unknown>>): void;
   /** Resolves when what was done before is in the audit log, where it can be written. */
   settled(): Promise<void>;
-  /** Records of the audit log, newest last, each without line feed. */
+  /** Records of the audit log, each without line feed. */
   read(query: AuditQuery): AsyncIterable<string>;
   /** Each record that is written from now on, until the function returned is called. */
   follow(query: AuditQuery, listener: (record: string) => void): () => void;

@@ -180,6 +180,7 @@ export const auditQuery = queryCheck<{
   since?: string;
   until?: string;
   limit?: number;
+  newest?: 'first' | 'last';
   follow?: boolean;
 }>(
   object({
@@ -187,6 +188,11 @@ export const auditQuery = queryCheck<{
     since: described('A moment, such as 2026-01-31T12:00:00Z.'),
     until: described('A moment: records before it.'),
     follow: { type: 'boolean', description: 'Goes on with what is written from then on.' },
-    limit: { type: 'integer', minimum: 1, maximum: 1_000_000 },
+    limit: { type: 'integer', minimum: 1, maximum: 1_000_000, description: 'The newest so many.' },
+    newest: {
+      type: 'string',
+      enum: ['first', 'last'],
+      description: 'In which order they come; `last` where it is absent.',
+    },
   }),
 );

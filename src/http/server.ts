@@ -191,6 +191,9 @@ function receive(res: uWS.HttpResponse, req: uWS.HttpRequest): Receiving {
   };
 }
 
+/** How long a reader of a long reply may take nothing of it. */
+const stalledMs = 20_000;
+
 /** @param done called in the very call that writes the end */
 async function send(
   res: uWS.HttpResponse,
@@ -226,7 +229,12 @@ async function send(
     res.cork(() => {
       isRoom = res.write(piece);
     });
-    if (!isRoom) await request.writable();
+    if (isRoom) continue;
+    // What waits here holds files and memory: a reader that takes nothing is ended.
+    const stalled = setTimeout(() => {
+      if (!incoming.over.aborted) res.close();
+    }, stalledMs);
+    await request.writable().finally(() => clearTimeout(stalled));
   }
   if (incoming.over.aborted) return;
   res.cork(() => {

@@ -365,6 +365,7 @@ t.test('a query gives the newest records that match, newest last', async (t) => 
         });
         const newest = limit === undefined ? wanted : wanted.slice(Math.max(0, wanted.length - limit));
         t.strictSame(await records(log, { vault, since, limit }), newest);
+        t.strictSame(await records(log, { vault, since, limit, newest: 'first' }), newest.toReversed());
       },
     ),
     { numRuns: 30 },

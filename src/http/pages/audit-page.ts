@@ -8,6 +8,7 @@ import type { SignedIn } from '../sign-in.ts';
 import { formHtml, selectField } from './controls.ts';
 import { counted } from './figures.ts';
 import { consolePage, vaultsFor } from './layout.ts';
+import { lookBack } from './newest-requests.ts';
 import type { PageCall, PageRoutes } from './page-route.ts';
 import { listOf } from './service-words.ts';
 import { table } from './table.ts';
@@ -38,11 +39,12 @@ export function auditPageRoutes(front: FrontParts, { page, action }: PageRoutes)
 
   async function changes(vault: string | undefined, signedIn: SignedIn): Promise<ChangeRecord[]> {
     const found: ChangeRecord[] = [];
-    for await (const line of audit.read({ vault, limit: maxRead })) {
+    for await (const line of audit.read({ vault, limit: maxRead, newest: 'first', within: lookBack })) {
       const record = changeOf(line);
       if (record && maySee(signedIn, record)) found.push(record);
+      if (found.length === maxShown) break;
     }
-    return found.slice(-maxShown).reverse();
+    return found;
   }
 
   async function show({ signedIn, query }: PageCall, verdict: AuditVerdict | null = null): Promise<Answer> {

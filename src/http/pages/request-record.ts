@@ -19,6 +19,8 @@ export interface RequestRecord {
   readonly status: number;
   readonly error: string | null;
   readonly ms: number;
+  /** How many refused requests this record stands for. */
+  readonly count?: number;
 }
 
 /** Which requests somebody wants to see; what is absent lets all pass. */
@@ -80,7 +82,8 @@ export interface RequestCells {
 }
 
 export function cellsOf(record: RequestRecord): RequestCells {
-  const { time, vault, actor, label, method, scheme, host, path, service, keys, status, error, ms } = record;
+  const { time, vault, actor, label, method, scheme, host, path, service, keys, status, error, ms, count } =
+    record;
   const url = `${scheme}://${host}${path}`;
   const asked = new URLSearchParams({ vault: vault ?? 'default', method, url });
   return {
@@ -91,7 +94,10 @@ export function cellsOf(record: RequestRecord): RequestCells {
     target: `${method} ${scheme === 'https' ? '' : `${scheme}://`}${host}`,
     path,
     credential: keys.length > 0 ? keys.join(', ') : service === null ? 'none: no service' : 'none',
-    answer: `${status || 'none'}, ${figures(Math.round(ms))} ms`,
+    answer:
+      count === undefined
+        ? `${status || 'none'}, ${figures(Math.round(ms))} ms`
+        : `${status}, ${figures(count)} times`,
     tone: error !== null || status >= 500 || status === 0 ? 'bad' : status >= 400 ? 'warn' : 'good',
     error: error ?? '',
     why: `/explain?${asked}`,
