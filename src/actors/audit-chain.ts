@@ -119,11 +119,11 @@ const chainStart = '\n{"chain":';
 
 /**
  * The first complete batch in `bytes`, or null.
- * @param from octets that are known to hold no whole line `{"chain":`
+ * @param from octets that are known to hold no whole chain line
  * @param offset of `bytes` in the segment
  */
 export function firstBatch(bytes: Buffer, from: number, offset: number): Batch | null {
-  const chainAt = bytes.indexOf(chainStart, Math.max(0, from - chainStart.length)) + 1;
+  const chainAt = bytes.indexOf(chainStart, Math.max(0, from - chainLineMax)) + 1;
   const end = chainAt === 0 ? 0 : bytes.indexOf(10, chainAt) + 1;
   if (end === 0) return null;
   const lines = bytes.subarray(0, chainAt);

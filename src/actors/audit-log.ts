@@ -19,15 +19,19 @@ import {
   lastWhole,
   parseHeader,
   type SegmentHeader,
+  type SegmentName,
   seal,
   segmentName,
   segmentsOf,
 } from './audit-chain.ts';
 import { type AuditQuery, matches, readRecords } from './audit-read.ts';
 import { headerOf, Segment } from './audit-segment.ts';
+import { thin, type Usage, usageOf } from './audit-thinning.ts';
 import type { Clock } from './core/clock.ts';
 
 const dayMs = 24 * 3_600_000;
+/** Segments that are kept where their octets are bounded: a thinned one may be small. */
+const maxSegments = 4096;
 
 export interface AuditLogOptions {
   readonly clock: Clock;
@@ -41,7 +45,10 @@ export interface AuditLogOptions {
   readonly maxBytes?: number;
   /** So is one of this age, in milliseconds. Default one day. */
   readonly maxAgeMs?: number;
-  /** Most octets kept, the segment being written counted as full; older segments go, whole. Default: no bound. */
+  /**
+   * Most octets kept, the segment being written counted as full. An actor with more than an eighth of it loses its own
+   * records first, then older segments go, whole. Default: no bound.
+   */
   readonly retainBytes?: number;
   /** A segment goes when its newest record is older than this many days. Default: no bound. */
   readonly retainDays?: number;
@@ -85,6 +92,9 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
   let first: Link = options.anchor?.first ?? genesis;
   /** Segments that retention gave up; they go once the store knows. */
   const given: string[] = [];
+  /** How much of each segment is whose, as far as it was needed. */
+  const usages = new Map<string, Usage>();
+  let balancing: Promise<void> | null = null;
   /** Lines of our own for the next batch. */
   let notes = '';
   let closed = false;
@@ -220,16 +230,75 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
     return () => followers.delete(follower);
   }
 
-  /** Gives up whole segments, oldest first, never the present one. */
+  /** Gives up whole segments that are too old, and sees to it that what there is fits. */
   function retain(): void {
     const { retainBytes = Number.POSITIVE_INFINITY, retainDays = Number.POSITIVE_INFINITY } = options;
-    const names = segmentsOf(readdirSync(folder)).filter(({ name }) => !given.includes(name));
-    const sizes = names.map(({ name }) => statSync(join(folder, name), { throwIfNoEntry: false })?.size ?? 0);
-    let total = sizes.slice(0, -1).reduce((sum, size) => sum + size, maxBytes);
-    for (const [i, { name }] of names.slice(0, -1).entries()) {
-      // A segment's records are older than the start of the one after it.
-      const stale = clock.now() - names[i + 1].started > retainDays * dayMs;
-      if (!stale && total <= retainBytes) return;
+    const names = keptSegments();
+    // A segment's records are older than the start of the one after it.
+    const fresh = names.findIndex((_, i) => !(clock.now() - names[i + 1]?.started > retainDays * dayMs));
+    giveUp(names, fresh);
+    if (sizeOf(names.slice(fresh)) > retainBytes)
+      balancing ??= balance(retainBytes).finally(() => (balancing = null));
+  }
+
+  function keptSegments(): SegmentName[] {
+    return segmentsOf(readdirSync(folder)).filter(({ name }) => !given.includes(name));
+  }
+
+  /** Octets, the newest segment counted as full. */
+  function sizeOf(names: readonly SegmentName[]): number {
+    const sizes = names.slice(0, -1).map(({ name }) => fileSize(name));
+    return sizes.reduce((sum, size) => sum + size, maxBytes);
+  }
+
+  function fileSize(name: string): number {
+    return statSync(join(folder, name), { throwIfNoEntry: false })?.size ?? 0;
+  }
+
+  /**
+   * Makes room: whoever has more than an eighth of it loses records of their own first, their oldest; then the oldest
+   * segments go, whole. It reads and writes in pieces, beside everything else.
+   */
+  async function balance(retainBytes: number): Promise<void> {
+    await shareOut(retainBytes).catch(() => {
+      // A disk that refuses keeps what is on it; whole segments can still go.
+    });
+    if (closed) return;
+    const names = keptSegments();
+    let total = sizeOf(names);
+    let count = 0;
+    while (count < names.length - 1 && (total > retainBytes || names.length - count > maxSegments)) {
+      total -= fileSize(names[count++].name);
+    }
+    giveUp(names, count);
+  }
+
+  async function shareOut(retainBytes: number): Promise<void> {
+    const names = keptSegments().slice(0, -1);
+    for (const name of usages.keys()) if (!names.some((one) => one.name === name)) usages.delete(name);
+    const used = new Map<string, number>();
+    for (const { name } of names) {
+      const usage = usages.get(name) ?? (await usageOf(join(folder, name)));
+      usages.set(name, usage);
+      for (const [actor, octets] of usage) used.set(actor, (used.get(actor) ?? 0) + octets);
+    }
+    const surplus = new Map([...used].map(([actor, octets]) => [actor, octets - retainBytes / 8]));
+    for (const [actor, octets] of surplus) if (octets <= 0) surplus.delete(actor);
+    for (const { name } of names) {
+      const over = sizeOf(keptSegments()) - retainBytes;
+      if (over <= 0 || surplus.size === 0 || closed) return;
+      const path = join(folder, name);
+      const usage = usages.get(name) ?? new Map();
+      if (![...surplus.keys()].some((actor) => usage.has(actor)) || !headerOf(path)?.keyed) continue;
+      await thin(path, key, surplus, new Date(clock.now()).toISOString());
+      usages.delete(name);
+      for (const [actor, octets] of surplus) if (octets <= 0) surplus.delete(actor);
+    }
+  }
+
+  /** Gives up the first `count` of these segments, but never the last. */
+  function giveUp(names: readonly SegmentName[], count: number): void {
+    for (const [i, { name }] of names.slice(0, Math.min(count, names.length - 1)).entries()) {
       const next = names[i + 1];
       const isBegun = segment?.name.seq === next.seq && segment.size === 0;
       const kept = isBegun ? last : headerOf(join(folder, next.name))?.last;
@@ -237,7 +306,6 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
       if (kept === undefined) return;
       first = kept;
       given.push(name);
-      total -= sizes[i];
       anchoring.changed();
     }
   }
@@ -282,7 +350,12 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
     segment = null;
   }
 
-  return { append, read, follow, anchor, settle: () => anchoring.now(), close };
+  async function settle(): Promise<void> {
+    await balancing;
+    await anchoring.now();
+  }
+
+  return { append, read, follow, anchor, settle, close };
 }
 
 /** As UTF-8. A last line without its line feed gets one: the chain's lines must stand alone. */

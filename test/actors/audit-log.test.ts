@@ -337,6 +337,70 @@ t.test(
   },
 );
 
+t.test(
+  'whoever fills the log loses records of their own first, and what was taken out is on record',
+  async (t) => {
+    const dir = fresh();
+    const clock = manualClock(start);
+    const retainBytes = 800_000;
+    const log = open(dir, { clock, maxBytes: 80_000, retainBytes });
+    const records_ = (actor: string | null, n: number, size: number) =>
+      `${JSON.stringify({ time: at(clock.now()), kind: 'request', vault: 'v', actor, n, path: 'x'.repeat(size) })}\n`;
+    for (let n = 0; n < 600; n++) {
+      await clock.advance(100);
+      // What the path says is not who it is of.
+      log.append(records_('session:flood', n, 6000), n % 10 === 0 ? records_('session:good', n, 30) : '');
+      if (n % 50 === 0) log.append(`{"time":"${at(clock.now())}","event":"of the broker"}\n`);
+      if (n % 20 === 0) await log.settle();
+    }
+    await log.settle();
+    const left = (await records(log)).map((text) => JSON.parse(text));
+    log.close();
+    const size = files(dir).reduce((sum, path) => sum + fs.statSync(path).size, 0);
+    t.ok(size <= retainBytes, `${size} octets`);
+    const of = (actor: string) => left.filter((record) => record.actor === actor).map(({ n }) => n);
+    t.strictSame(
+      of('session:good'),
+      Array.from({ length: 60 }, (_, i) => i * 10),
+      'all of it is there',
+    );
+    t.equal(left.filter(({ event }) => event === 'of the broker').length, 12);
+    const flood = of('session:flood');
+    t.strictSame(
+      flood,
+      Array.from({ length: flood.length }, (_, i) => 600 - flood.length + i),
+      'the newest of it',
+    );
+    t.ok(flood.length * 6000 > retainBytes / 8);
+    const thinned = left.filter(({ event }) => event === 'audit.thinned');
+    const taken = thinned.reduce((sum, { of, records }) => sum + (of === 'session:flood' ? records : 0), 0);
+    t.equal(taken + flood.length, 600, 'how many are gone is known');
+    t.equal(thinned[0].first, at(start + 100));
+    t.match(await checkLog(dir, true), { ok: true, anchored: true, missing: [] });
+
+    const path = files(dir).find((one) => fs.readFileSync(one, 'utf8').includes('"thinned":')) as string;
+    const whole = fs.readFileSync(path, 'utf8');
+    for (const change of [
+      (text: string) => text.replace('"records":', '"records":1'),
+      (text: string) => text.replace(/\{.*"session:good".*\n/, ''),
+      (text: string) => text.replace(/"from":(\d)/, '"from":1$1'),
+      (text: string) =>
+        text.replace(/"thinned":"./, (mac) => `${mac.slice(0, -1)}${mac.endsWith('0') ? 1 : 0}`),
+    ]) {
+      fs.writeFileSync(path, change(whole));
+      t.not(fs.readFileSync(path, 'utf8'), whole);
+      t.match(await checkLog(dir, true), { ok: false });
+    }
+    fs.writeFileSync(path, whole);
+    // It is thinned again, and the chain still holds.
+    const again = open(dir, { clock, maxBytes: 80_000, retainBytes: 400_000 });
+    again.append(records_('session:good', 600, 30));
+    await again.settle();
+    again.close();
+    t.match(await checkLog(dir, true), { ok: true });
+  },
+);
+
 t.test('a query gives the newest records that match, newest last', async (t) => {
   const dir = fresh();
   const clock = manualClock(start);
