@@ -1,10 +1,12 @@
 import type { RateLimit, VaultSettings } from '../actors/vault/model.ts';
+import { networkOf } from '../actors/vault/network.ts';
 import { type Problem, problem } from '../actors/vault/problem.ts';
 import type { SignInFailures } from '../actors/vault/sign-in-failures.ts';
 import { hashToken, tokenKind } from '../actors/vault/token.ts';
 import { parseProxyAuthorization } from './authenticate.ts';
 import type { RequestHead } from './head.ts';
 import { Access, type LaneState, type VaultEntry } from './lane-state.ts';
+import type { Shares } from './shares.ts';
 
 /** Why a proxy client is turned away. */
 export interface Unknown {
@@ -20,16 +22,25 @@ const cacheLimit = 1024;
 export class Caller {
   readonly #state: LaneState;
   readonly #failures: SignInFailures;
+  readonly #shares: Shares;
+  readonly #micros: () => number;
   readonly #hashes = new Map<string, string>();
 
-  constructor(state: LaneState, failures: SignInFailures) {
+  /** @param micros as of the lane */
+  constructor(state: LaneState, failures: SignInFailures, shares: Shares, micros: () => number) {
+    this.#shares = shares;
+    this.#micros = micros;
     this.#state = state;
     this.#failures = failures;
   }
 
   /** @param address the peer's, for counting failures */
   authenticate(head: RequestHead, address: string): Access | Unknown {
-    if (head.proxyAuthorization === null) return { problem: problem('proxy_auth_required'), audited: false };
+    if (head.proxyAuthorization === null) {
+      const wait = this.#shares.asked(networkOf(address), this.#micros());
+      if (wait === 0) return { problem: problem('proxy_auth_required'), audited: false };
+      return { problem: problem('rate_limited', undefined, undefined, wait), audited: true };
+    }
     const given = parseProxyAuthorization(head.proxyAuthorization);
     const session = given === null ? undefined : this.#state.sessions.get(this.#hash(given.token));
     if (given === null || session === undefined || !session.valid(Date.now())) {

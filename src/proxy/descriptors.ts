@@ -6,6 +6,9 @@ import { type Problem, problem } from '../actors/vault/problem.ts';
 const crowdedFrom = 0.9;
 /** From here on, not even that: what is left is for connections to upstreams, the API and the store. */
 const fullFrom = 0.95;
+/** The same of what one network has open, all lanes together: two networks at least are needed to take everything. */
+const crowdedByOne = 0.5;
+const fullByOne = 0.6;
 /** The limit can be changed while the process runs: how old what is known of it may be, in ms. */
 const maxAgeMs = 1000;
 
@@ -21,16 +24,18 @@ export class Descriptors {
 
   /**
    * What room there is for a connection that was just accepted.
+   * @param ofNetwork connections that its network has already
    * @param now ms, monotonic
    */
-  roomFor(accepted: net.Socket, now: number): Room {
+  roomFor(accepted: net.Socket, ofNetwork: number, now: number): Room {
     if (now - this.#readAt >= maxAgeMs) {
       this.#readAt = now;
       this.#limit = openFilesLimit() ?? this.#limit;
     }
     // The kernel gives out the lowest free number: a high one says that those below it are taken.
     const { fd = -1 } = (accepted as net.Socket & { _handle: { fd?: number } | null })._handle ?? {};
-    return fd < this.#limit * crowdedFrom ? 'plenty' : fd < this.#limit * fullFrom ? 'crowded' : 'full';
+    if (fd >= this.#limit * fullFrom || ofNetwork >= this.#limit * fullByOne) return 'full';
+    return fd >= this.#limit * crowdedFrom || ofNetwork >= this.#limit * crowdedByOne ? 'crowded' : 'plenty';
   }
 }
 

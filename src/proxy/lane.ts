@@ -5,6 +5,7 @@ import type { AuditSink } from './audit-sink.ts';
 import type { LaneState } from './lane-state.ts';
 import type { Limits } from './limits.ts';
 import type { Meters } from './meters.ts';
+import type { Shares } from './shares.ts';
 import type { Sweeper } from './sweep.ts';
 import type { Turns } from './turns.ts';
 import type { Upstreams } from './upstreams.ts';
@@ -37,6 +38,7 @@ export interface Lane {
   gate(): boolean;
   readonly sweeper: Sweeper;
   readonly turns: Turns;
+  readonly shares: Shares;
   readonly upstreams: Upstreams;
   readonly limits: Limits;
   readonly defaultLimit: RateLimit;

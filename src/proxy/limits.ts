@@ -1,5 +1,6 @@
 import type { RateLimit } from '../actors/vault/model.ts';
 import { RATE_SLOTS } from '../actors/vault/state.ts';
+import { takeRate } from './gcra.ts';
 import { LaneCounts } from './lane-counts.ts';
 
 /** Bytes of the shared buffer for a number of lanes. */
@@ -28,14 +29,8 @@ export class Limits {
   take(slot: number, limit: RateLimit, nowMicros: number): number {
     if (limit.inflight > 0 && this.#inFlight.of(slot) >= limit.inflight) return 1;
     if (limit.rps > 0) {
-      const step = 1e6 / limit.rps;
-      const room = step * Math.max(1, limit.burst);
-      for (;;) {
-        const seen = Atomics.load(this.#arrival, slot);
-        const next = Math.max(Number(seen), nowMicros) + step;
-        if (next - nowMicros > room) return Math.max(1, Math.ceil((next - room - nowMicros) / 1e6));
-        if (Atomics.compareExchange(this.#arrival, slot, seen, BigInt(Math.round(next))) === seen) break;
-      }
+      const wait = takeRate(this.#arrival, slot, limit, nowMicros);
+      if (wait > 0) return wait;
     }
     this.#inFlight.add(slot);
     return 0;

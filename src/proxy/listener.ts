@@ -28,9 +28,17 @@ export function listen(
   const descriptors = new Descriptors();
   const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     try {
-      const room = descriptors.roomFor(socket, lane.sweeper.now);
-      if (room === 'full') socket.destroy();
-      else accept(lane, caller, socket, room === 'crowded');
+      const network = networkOf(socket.remoteAddress ?? '');
+      const { connections } = lane.shares;
+      const slot = lane.shares.networkSlot(network);
+      const room = descriptors.roomFor(socket, connections.of(slot), lane.sweeper.now);
+      if (room === 'full') {
+        socket.destroy();
+        return;
+      }
+      connections.add(slot);
+      socket.once('close', () => connections.sub(slot));
+      accept(lane, caller, socket, network, room === 'crowded');
     } catch (error) {
       lane.failed(error, null);
       socket.on('error', () => {});
@@ -49,9 +57,8 @@ export function listen(
 }
 
 /** @param crowded there is hardly room for this connection: it gets an answer that says so, and no more */
-function accept(lane: Lane, caller: Caller, socket: net.Socket, crowded: boolean): void {
+function accept(lane: Lane, caller: Caller, socket: net.Socket, network: string, crowded: boolean): void {
   lane.meters.count('connectionsOpened');
-  const network = networkOf(socket.remoteAddress ?? '');
   const sniff: Swept = {
     deadline: lane.sweeper.now + lane.timeouts.clientTls,
     session: null,

@@ -1,10 +1,17 @@
+import { slotOf } from '../actors/vault/network.ts';
 import { RATE_SLOTS } from '../actors/vault/state.ts';
+import { takeRate } from './gcra.ts';
 import { LaneCounts } from './lane-counts.ts';
 
 /** Bytes of the shared buffer for a number of lanes. */
 export function shareBytes(lanes: number): number {
-  return LaneCounts.bytes(RATE_SLOTS + 2, lanes);
+  return 8 * networkSlots + LaneCounts.bytes(RATE_SLOTS + networkSlots + 2, lanes);
 }
+
+/** Counters by network; two that fall into one slot share it. */
+const networkSlots = 4096;
+/** How often a network may ask without any token (407), a second and at once: the clients of a whole site may share it. */
+const askingRate = { rps: 200, burst: 1000 };
 
 /** What sessions have of things that all lanes share out, in shared memory: another lane is no way around a bound. */
 export class Shares {
@@ -14,9 +21,13 @@ export class Shares {
   readonly allLookups: LaneCounts;
   /** Look-ups that wait for a thread, in slot 0. */
   readonly waitingLookups: LaneCounts;
+  /** Client connections, by `networkSlot`. */
+  readonly connections: LaneCounts;
+  readonly #asked: BigInt64Array;
 
   constructor(shared: SharedArrayBuffer, lanes: number, lane: number) {
-    let at = 0;
+    this.#asked = new BigInt64Array(shared, 0, networkSlots);
+    let at = 8 * networkSlots;
     const next = (slots: number): LaneCounts => {
       const counts = new LaneCounts(shared, at, slots, lanes, lane);
       at += LaneCounts.bytes(slots, lanes);
@@ -25,5 +36,15 @@ export class Shares {
     this.lookups = next(RATE_SLOTS);
     this.allLookups = next(1);
     this.waitingLookups = next(1);
+    this.connections = next(networkSlots);
+  }
+
+  networkSlot(network: string): number {
+    return slotOf(network, networkSlots);
+  }
+
+  /** A request of a network came without a token. 0: it is told so; else the seconds that it has to wait. */
+  asked(network: string, nowMicros: number): number {
+    return takeRate(this.#asked, this.networkSlot(network), askingRate, nowMicros);
   }
 }

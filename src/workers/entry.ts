@@ -98,6 +98,7 @@ export default async function lane(
     gate: () => reader.gate(),
     sweeper,
     turns,
+    shares,
     upstreams: new Upstreams(dialler, turns, sweeper, meters),
     limits: new Limits(shared.limits, boot.lanes, boot.lane),
     defaultLimit: options.limit,
@@ -124,7 +125,12 @@ export default async function lane(
     },
   };
   if (!reader.gate()) throw new Error('the state was not there when the lane started');
-  const caller = new Caller(state, new SignInFailures(shared.failures, options.authFailures));
+  const caller = new Caller(
+    state,
+    new SignInFailures(shared.failures, options.authFailures),
+    shares,
+    self.micros,
+  );
   const listener = await listen(self, caller, {
     host: options.host,
     port: options.port,

@@ -117,6 +117,18 @@ t.test('who is let in', async (t) => {
   );
 });
 
+t.test('who asks again and again without a token is told to wait, and loses the connection', async (t) => {
+  const asked = await startLane({ v1: vault });
+  t.teardown(() => asked.stop());
+  const wire = wireOf(await openProxy(asked));
+  wire.send('GET http://pass.test/ HTTP/1.1\r\nHost: pass.test\r\n\r\n'.repeat(5000));
+  const all = await wire.rest();
+  const told = all.split('HTTP/1.1 407').length - 1;
+  t.ok(told >= 1000 && told < 5000, `${told} times`);
+  t.match(all.slice(all.lastIndexOf('HTTP/1.1')), /^HTTP\/1\.1 429 .*Retry-After: 1\r\n/s);
+  t.equal((await absolute(asked, url('pass.test'), proxyAuth(asked.tokens.v1))).status, 200, 'a valid token');
+});
+
 t.test('wrong tokens from one address are counted; right ones are never refused for them', async (t) => {
   const counting = await startLane({ v1: vault }, { authFailures: 3 });
   t.teardown(() => counting.stop());

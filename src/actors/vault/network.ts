@@ -16,4 +16,11 @@ export function networkOf(address: string): string {
   return `${formatIpv6(octets.map((octet, i) => (i < 8 ? octet : 0)))}/64`;
 }
 
+/** The slot of a text in a table of counters that is shared by whoever falls into one (FNV-1a, 32 bits). */
+export function slotOf(text: string, slots: number): number {
+  let h = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193);
+  return (h >>> 0) % slots;
+}
+
 const loopback = 'loopback';

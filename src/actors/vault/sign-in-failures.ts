@@ -1,4 +1,4 @@
-import { networkOf } from './network.ts';
+import { networkOf, slotOf } from './network.ts';
 
 /** Counters in a table; two keys that share one are refused together, only ever without a valid token. */
 const slots = 4096;
@@ -81,7 +81,7 @@ class Windows {
 
   /** Seconds until the window of a key that had its failures is over, or 0. */
   wait(key: string, limit: number, now: number): number {
-    const at = (hash(key) % slots) * 2;
+    const at = slotOf(key, slots) * 2;
     const age = (Math.floor(now / 1000) - Atomics.load(this.#table, at)) | 0;
     const isOver = age < 0 || age >= windowMs / 1000;
     if (isOver || Atomics.load(this.#table, at + 1) < limit) return 0;
@@ -90,7 +90,7 @@ class Windows {
 
   /** Counts one; the same seconds where the key had its failures before. */
   count(key: string, limit: number, now: number): number {
-    const at = (hash(key) % slots) * 2;
+    const at = slotOf(key, slots) * 2;
     // Seconds since the epoch fit in 32 bits unsigned; compared as such.
     const second = Math.floor(now / 1000) | 0;
     const began = Atomics.load(this.#table, at);
@@ -103,11 +103,4 @@ class Windows {
     if (Atomics.load(this.#table, at + 1) < limit && Atomics.add(this.#table, at + 1, 1) < limit) return 0;
     return Math.max(1, windowMs / 1000 - age);
   }
-}
-
-/** FNV-1a, 32 bits. */
-function hash(text: string): number {
-  let h = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193);
-  return h >>> 0;
 }
