@@ -135,7 +135,7 @@ interface LoginPage {
 function loginPage({ next, refusal, name }: LoginPage): Reply {
   const content = html`${refusal ? html`<div class="warning" role="alert"><p>${refusal.message}</p></div>` : null}
 <p>Sign in as an operator, to decide proposals and to change vaults.</p>
-${signInForm(next, name)}`;
+${signInForm(next, refusal ? (name ?? '') : undefined)}`;
   return refused(pageReply('Sign in', content, refusal ? statusOf(refusal.code) : 200), refusal);
 }
 

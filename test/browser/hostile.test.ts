@@ -5,8 +5,9 @@ import type { AddressInfo } from 'node:net';
 import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
 import type { ProposalBody } from '../../src/actors/vault/protocol.ts';
+import { startNeighbour } from './neighbour.ts';
 import { payloads } from './payloads.ts';
-import { by, done, password, startChromium, startStage, visit } from './stage.ts';
+import { by, complaints, done, password, startChromium, startStage, visit } from './stage.ts';
 
 const browser = await startChromium(t);
 const stage = await startStage(t);
@@ -241,6 +242,134 @@ t.test("another site's form, signed in: nothing is decided", async (t) => {
   t.equal(await statusOf(id), 'pending');
 });
 
+t.test('who listens on another port gets the cookie, and nothing for it', async (t) => {
+  const { id, url } = await stage.propose({ credentials: [{ action: 'set', key: 'NEIGHBOUR_KEY' }] });
+  const page = await visit(t, browser, stage, { user: 'owner', viewport: { width: 390, height: 844 } });
+  const neighbour = await startNeighbour(t);
+  await page.goto(neighbour.origin);
+  t.match(neighbour.stolen(), /^broker_session=brk_opr_/);
+  const at = (path: string) => stage.baseUrl + path;
+  const answer = { decision: 'allow', 'value.NEIGHBOUR_KEY': 'its own' };
+  const forged: [string, Record<string, string>][] = [
+    [`/approve/${id}`, answer],
+    [`/approve/${id}`, { ...answer, 'proof.code': '000000' }],
+    [`/approve/${id}`, { decision: 'deny', reason: '' }],
+    ['/agents', { name: 'mine', 'vault.default': 'yes', life: 'never' }],
+    ['/vaults', { name: 'mine' }],
+    ['/vaults/default/settings', { unmatched_host_policy: 'deny' }],
+    ['/vaults/default/credentials', { key: 'MINE', 'value.new': 'x' }],
+    ['/vaults/default/new-service', { host: 'a.example', type: 'passthrough' }],
+  ];
+  for (const [path, fields] of forged) {
+    const got = await neighbour.forge(at(path), fields);
+    t.match([got.status, await got.text()], [403, /Show that it is you/], `${path} ${fields.decision ?? ''}`);
+  }
+  for (const path of [
+    '/v1/sessions',
+    '/v1/agents/invites',
+    '/v1/login-links',
+    '/v1/login-codes',
+    '/v1/backup',
+  ])
+    t.equal((await neighbour.ask('POST', at(path))).status, 403, path);
+  t.equal((await neighbour.ask('POST', at('/login/resume'))).status, 415);
+  t.equal((await neighbour.ask('POST', at('/login/resume'), { a: 'b' })).status, 401);
+  await neighbour.forge(at('/'), {});
+  await neighbour.ask('POST', at('/logout'), { csrf: '' });
+  t.equal((await neighbour.ask('GET', at('/v1/vaults'))).status, 200, 'and the operator is signed in still');
+
+  // By the operator's own browser, from its page: another origin has none of our keys, and its requests say which it is.
+  const stored = await page.evaluate<number>('indexedDB.databases().then(({ length }) => length)');
+  t.equal(stored, 0);
+  const asked = await page.evaluate<string, string>(async (target) => {
+    const body = new URLSearchParams({ a: 'b' });
+    const sent = fetch(target, { method: 'POST', mode: 'no-cors', credentials: 'include', body });
+    return sent.then(
+      ({ type }) => type,
+      () => 'refused',
+    );
+  }, at('/login/resume'));
+  t.equal(asked, 'refused');
+  t.equal(await statusOf(id), 'pending');
+
+  const wrong = complaints(page);
+  // The key can't be taken out of the browser, not even by a script of ours.
+  await page.goto(url);
+  const taken = await page.evaluate<string>(`new Promise((resolve) => {
+    const opening = indexedDB.open('broker');
+    opening.onsuccess = () => {
+      const found = opening.result.transaction('keys').objectStore('keys').get('origin');
+      found.onsuccess = () => crypto.subtle.exportKey('jwk', found.result.privateKey)
+        .then(() => 'taken', ({ name }) => resolve(name));
+    };
+  })`);
+  t.equal(taken, 'InvalidAccessError');
+
+  // What the operator sends is good for that one answer.
+  const sent = page.waitForRequest(
+    (request) => request.method() === 'POST' && request.url() === at(`/approve/${id}`),
+  );
+  await page.getByLabel('Value of NEIGHBOUR_KEY').fill('from\u00fc the operator');
+  await page.getByRole('button', { name: 'Deny' }).click();
+  const fields = Object.fromEntries(new URLSearchParams((await sent).postData() ?? ''));
+  await page.getByText('Denied by owner.').waitFor();
+  const later = await stage.propose({ credentials: [{ action: 'set', key: 'NEIGHBOUR_KEY' }] });
+  t.equal((await neighbour.ask('POST', at(`/approve/${id}`), fields)).status, 409, 'sent again');
+  t.equal((await neighbour.ask('POST', at(`/approve/${later.id}`), fields)).status, 403, 'sent elsewhere');
+  const altered = { ...fields, decision: 'allow' };
+  t.equal((await neighbour.ask('POST', at(`/approve/${id}`), altered)).status, 403, 'altered');
+  t.equal(await statusOf(later.id), 'pending');
+  t.same(wrong, []);
+});
+
+t.test('a cookie that another port puts in the place of ours signs nobody out', async (t) => {
+  for (const leaves of [
+    'broker_session=x; Path=/',
+    'broker_session=; Path=/; Max-Age=0',
+    'broker_session=x; Path=/approve',
+    'broker_session=x; Path=/live',
+  ]) {
+    const neighbour = await startNeighbour(t, leaves);
+    const page = await visit(t, browser, stage, { user: 'owner' });
+    const tab = await page.context().newPage();
+    const { id } = await stage.propose({ credentials: [{ action: 'delete', key: 'GONE' }] });
+
+    // On the page as it is open, and as it lives.
+    await page.goto(`${stage.baseUrl}/proposals`);
+    await tab.goto(neighbour.origin);
+    const news = await stage.propose({ credentials: [{ action: 'delete', key: 'GONE' }] });
+    await page.getByText('A new proposal has come.').waitFor();
+
+    await page.goto(`${stage.baseUrl}/approve/${id}`);
+    await page.getByRole('button', { name: 'Allow' }).waitFor();
+    await tab.goto(neighbour.origin);
+    await page.getByRole('button', { name: 'Allow' }).click();
+    await page.getByText('Allowed by owner.').waitFor();
+    await tab.goto(neighbour.origin);
+    await page.goto(`${stage.baseUrl}/approve/${news.id}`);
+    await page.getByRole('button', { name: 'Deny' }).click();
+    await page.getByText('Denied by owner.').waitFor();
+
+    // Who has signed out stays signed out.
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByLabel('Password').waitFor();
+    await page.goto(`${stage.baseUrl}/proposals`);
+    await page.getByLabel('Password').waitFor();
+    await page.context().close();
+  }
+});
+
+t.test('another session in the place of ours: what is sent is nobody’s until it is proved', async (t) => {
+  const neighbour = await startNeighbour(t, `broker_session=${await stage.cookie()}; Path=/`);
+  const page = await visit(t, browser, stage, { user: 'owner' });
+  const { id } = await stage.propose({ credentials: [{ action: 'delete', key: 'GONE' }] });
+  await page.goto(neighbour.origin);
+  await page.goto(`${stage.baseUrl}/approve/${id}`);
+  await page.getByRole('button', { name: 'Allow' }).click();
+  await page.getByRole('heading', { name: 'Show that it is you' }).waitFor();
+  t.equal(await statusOf(id), 'pending');
+});
+
 t.test('no page stands in a frame, and none is read by another site', async (t) => {
   const { url } = await stage.propose({ credentials: [{ action: 'delete', key: 'GONE' }] });
   const inside = [`${stage.baseUrl}/`, url, `${stage.baseUrl}/login`];
@@ -344,7 +473,6 @@ t.test('following the link changes nothing, however often', async (t) => {
 });
 
 t.test('signing in leads to a page of ours, whatever the address says', async (t) => {
-  const page = await visit(t, browser, stage);
   for (const next of [
     '//evil.test/',
     '/\\evil.test/',
@@ -353,7 +481,7 @@ t.test('signing in leads to a page of ours, whatever the address says', async (t
     'javascript:xss()',
     `${stage.baseUrl}@evil.test/`,
   ]) {
-    await page.context().clearCookies();
+    const page = await visit(t, browser, stage);
     await page.goto(`${stage.baseUrl}/login?next=${encodeURIComponent(next)}`);
     await page.getByLabel('Name').fill('owner');
     await page.getByLabel('Password').fill(password);

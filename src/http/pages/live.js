@@ -129,14 +129,17 @@ async function tryResume() {
   return (await fetch(url, { method: 'POST', body }).catch(() => null))?.ok ?? false;
 }
 
-// Who is asked to sign in although they are. Once in a while: where the cookie doesn't stay, the form does.
+// Who is asked to sign in although they are. Some times in a row: where the cookie doesn't stay, the form does.
 const resumable = at('[data-resume]');
-if (resumable && Date.now() - Number(sessionStorage.getItem('resumed')) > 3000) {
-  void resume().then((isBack) => {
-    if (!isBack) return;
-    sessionStorage.setItem('resumed', String(Date.now()));
-    location.replace(resumable.dataset.resume);
-  });
+if (resumable) void resumePage(resumable.dataset.resume);
+
+async function resumePage(path) {
+  const times = JSON.parse(sessionStorage.getItem('resumed') ?? '[]').filter(
+    (time) => Date.now() - time < 10_000,
+  );
+  if (times.length >= 5 || !(await resume())) return;
+  sessionStorage.setItem('resumed', JSON.stringify([...times, Date.now()]));
+  location.replace(path);
 }
 
 /** Asks for something of ours, once more where the cookie was overwritten meanwhile. */

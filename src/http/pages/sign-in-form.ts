@@ -1,9 +1,14 @@
 import { type Html, html } from '../html.ts';
 
-/** How an operator signs in; `next`: a path of ours that they come back to; `name`: as they gave it before. */
-export function signInForm(next: string | null, name = ''): Html {
-  return html`${passwordForm(next, name)}
-<p class="muted" data-resume="${next ?? '/'}">No password yet? Run <code>broker login</code> on the machine of the broker, and open the link that it prints${
+/**
+ * How an operator signs in. Where their browser's key has a session the page goes on by itself.
+ * @param next a path of ours that they come back to
+ * @param again the name as they gave it before, where that was refused; they read why, then
+ */
+export function signInForm(next: string | null, again?: string): Html {
+  const resumes = again === undefined ? html` data-resume="${next ?? '/'}"` : null;
+  return html`${passwordForm(next, again ?? '')}
+<p class="muted"${resumes}>No password yet? Run <code>broker login</code> on the machine of the broker, and open the link that it prints${
     next === null ? null : html` in this browser. Then load this page again`
   }.</p>`;
 }
