@@ -5,6 +5,7 @@ import { hashToken, tokenKind } from '../actors/vault/token.ts';
 import { cookieOf } from './browser.ts';
 import { administers } from './caller.ts';
 import { html } from './html.ts';
+import type { Incoming } from './incoming.ts';
 import { pageReply } from './page-frame.ts';
 import { decidePost } from './pages/approval-decision.ts';
 import { approvalReply } from './pages/approval-reply.ts';
@@ -24,7 +25,8 @@ const linkCookie = 'broker_approval';
  * The page that an approval link leads to. The agent holds the link too, so it shows and decides nothing: a request for
  * it changes nothing, however often a mail scanner follows it, and to decide takes an operator who is signed in.
  *
- * The link's token goes into a cookie for this one path, and the address goes on without it.
+ * The address goes on without the link's token, by a cookie for this one path: not the token itself, since whoever listens on
+ * another port of this host is sent the cookie too, but a ticket to see this page until the broker starts anew.
  */
 export function approvePageRoutes(front: FrontParts): Route[] {
   const { vault, browser } = front;
@@ -38,12 +40,22 @@ export function approvePageRoutes(front: FrontParts): Route[] {
     return found.problem.code === 'gone' ? 'over' : 'wrong';
   }
 
+  /** The same by the cookie that the link has left. */
+  async function byTicket(id: number, incoming: Incoming): Promise<ProposalReview | 'wrong' | 'over'> {
+    if (!browser.isTicket(ticketFor(id), cookieOf(incoming, linkCookie))) return 'wrong';
+    const found = await vault.ask('proposal.review', { id, approvalHash: null });
+    if (!found.ok) return 'wrong';
+    return found.value.status === 'pending' ? found.value : 'over';
+  }
+
+  const ticketFor = (id: number) => `approval ${id}`;
+
   async function show({ incoming, params, failed }: Call): Promise<Answer> {
     const id = Number(params.id);
     const query = parseQuery(incoming.query);
     if (!query.ok) return query.problem;
     const { token } = query.value;
-    const linked = await byLink(id, token ?? cookieOf(incoming, linkCookie) ?? '');
+    const linked = token === undefined ? await byTicket(id, incoming) : await byLink(id, token);
     if (linked === 'wrong' && token !== undefined) return failed(noProposal());
 
     const signedIn = await currentOperator(front, incoming);
@@ -60,7 +72,10 @@ export function approvePageRoutes(front: FrontParts): Route[] {
         : { kind: 'other-operator', name: signedIn.identity.name };
     const reply = await approvalReply(front, { proposal, viewer, incoming, query: query.value, given: null });
     if (token === undefined) return reply;
-    const cookie = browser.setCookie(incoming, token, { name: linkCookie, path: `/approve/${id}` });
+    const cookie = browser.setCookie(incoming, browser.ticket(ticketFor(id)), {
+      name: linkCookie,
+      path: `/approve/${id}`,
+    });
     return { ...reply, headers: { ...reply.headers, 'set-cookie': cookie } };
   }
 

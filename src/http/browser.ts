@@ -13,6 +13,9 @@ export interface Browser {
   csrfToken(session: string): string;
   /** Refuses what doesn't bring the session's CSRF token. */
   csrfProblem(session: string, given: string | undefined): Problem | null;
+  /** What shows that this process has let a browser see something. */
+  ticket(what: string): string;
+  isTicket(what: string, given: string | null): boolean;
   /** What may be the session's token in a request's cookies: pages of other ports can put more of its name there. */
   sessionCookies(incoming: Incoming): readonly string[];
   /** Refuses a change that no page of ours asks for (RFC 6454 section 7). */
@@ -39,9 +42,9 @@ export function createBrowser(baseUrl: string, isTls: boolean): Browser {
   const publicOrigin = originOf(baseUrl);
   const isPublicTls = publicOrigin?.startsWith('https:') ?? false;
 
-  function csrfToken(session: string): string {
-    return createHmac('sha256', key).update(session).digest('base64url');
-  }
+  const mac = (text: string) => createHmac('sha256', key).update(text).digest('base64url');
+  const csrfToken = (session: string) => mac(`csrf ${session}`);
+  const ticket = (what: string) => mac(`ticket ${what}`);
 
   /** Behind something that does TLS, what comes by the public name came over TLS. */
   function isSecure(host: string): boolean {
@@ -61,10 +64,10 @@ export function createBrowser(baseUrl: string, isTls: boolean): Browser {
 
   return {
     csrfToken,
+    ticket,
+    isTicket: (what, given) => isSame(given ?? '', ticket(what)),
     csrfProblem(session, given = '') {
-      const wanted = Buffer.from(csrfToken(session));
-      const found = Buffer.from(given);
-      if (found.length === wanted.length && timingSafeEqual(found, wanted)) return null;
+      if (isSame(given, csrfToken(session))) return null;
       return problem('forbidden', given === '' ? noCsrf : oldCsrf);
     },
     originProblem(incoming) {
@@ -88,6 +91,11 @@ const oldCsrf =
   'The page was made before you signed in, or before the broker started. Load it anew and try again.';
 const foreignOrigin =
   'This change does not come from a page of the broker. Open the broker by its own address and try again.';
+
+function isSame(given: string, wanted: string): boolean {
+  const [one, other] = [Buffer.from(given), Buffer.from(wanted)];
+  return one.length === other.length && timingSafeEqual(one, other);
+}
 
 /** Scheme, host and port in their one canonical form; null for what is none, `null` among it. */
 function originOf(url: string): string | null {

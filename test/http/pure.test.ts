@@ -17,7 +17,10 @@ import { json } from '../../src/http/reply.ts';
 import { route } from '../../src/http/route.ts';
 import { createRouter } from '../../src/http/router.ts';
 import * as schemas from '../../src/http/schemas.ts';
+import { createSignatures, signatureOf } from '../../src/http/signature.ts';
 import { type Check, parseQuery } from '../../src/http/validate.ts';
+import { manualClock } from '../support/manual-clock.ts';
+import { originKey } from '../support/origin-key.ts';
 
 const bytes = (text: string) => Buffer.from(text);
 const reason = (result: Result<unknown>) => (result.ok ? 'accepted' : result.problem.message);
@@ -346,4 +349,69 @@ t.test('what went wrong behind the front', async (t) => {
   t.equal(failureProblem(failure).code, 'internal');
   t.notMatch(JSON.stringify([failureProblem(failure), failureFields(failure)]), 'hunter2');
   t.match(failureFields(failure), { kind: 'TypeError', at: [/pure\.test\.ts/] });
+});
+
+t.test('signatures of forms: for one form, of one key, once, for two minutes', async (t) => {
+  const clock = manualClock();
+  const signatures = createSignatures(clock);
+  const [own, other] = [originKey(), originKey()];
+  const incoming = { method: 'POST', path: '/a', query: '' } as Incoming;
+  const text = fc.string({ unit: fc.constantFrom('a', 'B', '0', '.', '\n', 'é', '😀', '"', '\\') });
+  const names = fc.stringMatching(/^[a-z.]{1,8}$/);
+  fc.assert(
+    fc.property(fc.dictionary(names, text), names, text, (fields, name, value) => {
+      const challenge = signatures.challenge();
+      const form = new Map(Object.entries({ ...fields, ...own.sign('/a', challenge, fields) }));
+      const found = signatureOf(form);
+      assert.ok(found && found.key === own.key);
+      assert.ok(signatures.isGood(found, incoming, form));
+      // As a browser sends it: in another order, its lines ended by CR LF.
+      const sent = [...form].reverse().map(([key, each]) => [key, each.replaceAll('\n', '\r\n')] as const);
+      assert.ok(signatures.isGood(found, incoming, new Map(sent)));
+      if (fields[name] !== value)
+        assert.ok(!signatures.isGood(found, incoming, new Map([...form, [name, value]])));
+      for (const each of Object.keys(fields)) {
+        const less = new Map([...form].filter(([key]) => key !== each));
+        assert.ok(!signatures.isGood(found, incoming, less));
+      }
+      assert.ok(!signatures.isGood(found, { ...incoming, path: '/b' }, form));
+      assert.ok(!signatures.isGood(found, { ...incoming, query: 'x=1' }, form));
+      assert.ok(!signatures.isGood({ ...found, key: other.key }, incoming, form));
+      assert.ok(!signatures.isGood({ ...found, challenge: signatures.challenge() }, incoming, form));
+      assert.ok(!createSignatures(clock).isGood(found, incoming, form), 'of another process');
+    }),
+    { numRuns: 100 },
+  );
+  const sign = () => signatureOf(new Map(Object.entries(own.sign('/a', signatures.challenge(), {}))));
+  const empty = new Map();
+  const late = sign();
+  const used = sign();
+  t.ok(late && used && signatures.use(used));
+  if (!late || !used) return;
+  t.notOk(signatures.use(used), 'once');
+  t.ok(signatures.use({ ...used, key: other.key }), 'another key has its own');
+  await clock.advance(119_000);
+  t.ok(signatures.isGood(late, incoming, empty));
+  await clock.advance(1000);
+  t.notOk(signatures.isGood(late, incoming, empty), 'two minutes');
+  let taken = 0;
+  for (let i = 0; i < 300; i++) {
+    const each = sign();
+    if (each && signatures.use(each)) taken++;
+  }
+  t.equal(taken, 256, 'what is remembered of a key has a bound');
+  await clock.advance(120_000);
+  const again = sign();
+  t.ok(again && signatures.use(again), 'and is forgotten');
+  for (const wrong of [
+    '',
+    'a.b.c',
+    `${'A'.repeat(87)}.x.${'A'.repeat(86)}`,
+    `${own.key}.x.${'A'.repeat(86)}`,
+  ]) {
+    const found = signatureOf(new Map([['proof.signature', wrong]]));
+    t.notOk(found && signatures.isGood(found, incoming, empty), wrong.slice(0, 20));
+  }
+  const point = `${Buffer.concat([Buffer.of(4), Buffer.alloc(64, 1)]).toString('base64url')}`;
+  t.notOk(signatures.isGood({ ...used, challenge: signatures.challenge(), key: point }, incoming, empty));
 });
