@@ -80,7 +80,7 @@ export function reachOf(services: Services): Reach {
 
       const groups = new Map<string, { service: string; use: KeyUse; classes: Classes }>();
       const seen = new Set<string>();
-      for (const { name, port } of [...touched].flatMap((name) => classesOf(names, name))) {
+      for (const { name, port } of [...touched].flatMap((name) => classesOf(names, name, changed))) {
         const id = `${name}:${port}`;
         if (seen.has(id)) continue;
         seen.add(id);
@@ -101,7 +101,10 @@ export function reachOf(services: Services): Reach {
         .map(([, { service, use, classes }]) => ({
           service,
           use,
-          targets: asPatterns(names, service, classes),
+          targets: asPatterns(names, service, classes, {
+            changed,
+            stands: (name) => !changed.has(name) && services.has(name),
+          }),
         }));
     },
   };
@@ -132,42 +135,66 @@ function addName({ ports, children }: Names, pattern: string): void {
   if (above !== null) children.set(above, (children.get(above) ?? new Set()).add(name));
 }
 
-/** The classes whose match the services of a name can decide. */
-function classesOf({ ports, children }: Names, name: string): { name: string; port: number }[] {
-  const own = ports.get(name) ?? new Set();
-  const of = (each: string, more: Iterable<number> = []) =>
-    [anyOther, ...new Set([...(ports.get(each) ?? []), ...more])].map((port) => ({ name: each, port }));
-  if (name.startsWith('*')) {
-    return [...of(name), ...[...(children.get(name) ?? [])].flatMap((child) => of(child, own))];
-  }
-  return of(name, ports.get(wildcardOf(name) ?? ''));
+/**
+ * The classes whose match the services of a name can decide. The ports of a wildcard make classes of a name below it only
+ * where that name comes or goes: else it has them all, before and after, or leaves them all to the wildcard.
+ */
+function classesOf(
+  { ports, children }: Names,
+  name: string,
+  changed: { has(name: string): boolean },
+): { name: string; port: number }[] {
+  const of = (each: string, above: string | null) => {
+    const more = changed.has(each) ? ports.get(above ?? '') : undefined;
+    return [anyOther, ...new Set([...(ports.get(each) ?? []), ...(more ?? [])])].map((port) => ({
+      name: each,
+      port,
+    }));
+  };
+  const below = [...(children.get(name) ?? [])].flatMap((child) => of(child, name));
+  return [...of(name, wildcardOf(name)), ...below];
 }
 
 /** The fewest patterns that say which classes of a service's targets are meant. */
-function asPatterns({ ports, children }: Names, service: string, classes: Classes): Targets {
+function asPatterns(
+  { ports, children }: Names,
+  service: string,
+  classes: Classes,
+  { changed, stands }: { readonly changed: { has(name: string): boolean }; stands(name: string): boolean },
+): Targets {
   const { name } = splitPort(service);
   const hosts: string[] = [];
   const except: string[] = [];
   const has = (each: string, port: number) => classes.has(`${each}:${port}`);
   const list = (pattern: string, isMeant: boolean) => (isMeant ? hosts : except).push(pattern);
 
-  /** Lists a name where it isn't as what is listed above it says; `above` is that for each port. */
-  function listName(each: string, above: (port: number) => boolean, more: Iterable<number>): void {
+  /** Lists a name where it isn't as what is listed above it says; `above` is that for each port of `more`, and others. */
+  function listName(
+    each: string,
+    above: (port: number) => boolean,
+    more: ReadonlySet<number>,
+    mixed: boolean,
+  ): void {
     const whole = has(each, anyOther);
-    const isListed = whole !== above(anyOther);
+    // What stands, before and after, has all ports for itself: it is listed as a whole where it could be taken for mixed.
+    const isListed = whole !== above(anyOther) || (mixed && stands(each));
     if (isListed) list(each, whole);
-    for (const port of new Set([...(ports.get(each) ?? []), ...more])) {
-      const isMeant = has(each, port);
+    for (const port of new Set([...(ports.get(each) ?? []), ...(changed.has(each) ? more : [])])) {
+      const isMeant = classes.has(`${each}:${port}`);
       if (isMeant !== (isListed ? whole : above(port))) list(`${each}:${port}`, isMeant);
     }
   }
 
-  listName(name, () => false, ports.get(wildcardOf(name) ?? '') ?? []);
-  const own = ports.get(name) ?? new Set();
+  const own = ports.get(name) ?? none;
+  const whole = has(name, anyOther);
+  const mixed = [...own].some((port) => has(name, port) !== whole);
   const ofWildcard = (port: number) => has(name, own.has(port) ? port : anyOther);
-  for (const child of children.get(name) ?? []) listName(child, ofWildcard, own);
+  listName(name, () => false, ports.get(wildcardOf(name) ?? '') ?? none, false);
+  for (const child of children.get(name) ?? []) listName(child, ofWildcard, own, mixed);
   return { hosts: hosts.sort(), except: except.sort() };
 }
+
+const none: ReadonlySet<number> = new Set();
 
 function splitPort(pattern: string): { name: string; port: number } {
   const colon = pattern.indexOf(':', pattern.indexOf(']') + 1);
