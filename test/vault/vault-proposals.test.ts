@@ -409,6 +409,24 @@ t.test('decided ones are kept up to a bound, and ids are not used again', async 
   t.equal(proposals[0].id, 5);
 });
 
+t.test('decided ones are kept up to so many octets', async (t) => {
+  const running = await startVault(t);
+  const text = `${'x'.repeat(8000)}{{ A }}`;
+  const headers = Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`X-Key-${i}`, text]));
+  const services = Array.from({ length: 10 }, (_, i) => ({
+    action: 'set' as const,
+    host: `h${i}.example`,
+    auth: { type: 'custom' as const, headers },
+  }));
+  for (let id = 1; id <= 40; id++) {
+    await propose(running, { services, credentials: [{ action: 'set', key: 'A' }] });
+    await value(running.vault.ask('proposal.cancel', { id, vault, by: agent }));
+  }
+  const { proposals } = await value(running.vault.ask('proposal.list', {}));
+  t.ok(proposals.length < 30, `${proposals.length} are kept`);
+  t.equal(proposals.at(-1)?.id, 40, 'the newest');
+});
+
 t.test('a proposal expires by itself, and no moment late', async (t) => {
   const running = await startVault(t);
   await propose(running);

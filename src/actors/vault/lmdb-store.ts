@@ -81,7 +81,11 @@ export async function openLmdbStore(directory: string): Promise<Store> {
       await db.flushed;
       revision = wanted;
     } catch (error) {
-      if (!(error instanceof Unwritable)) await reopenAfter(error);
+      if (!(error instanceof Unwritable)) {
+        // LMDB says a failed write on standard error itself, without a line end: what is logged next has its own line.
+        process.stderr.write('\n');
+        await reopenAfter(error);
+      }
       if (revision !== wanted) throw failed(directory, error);
     }
   }

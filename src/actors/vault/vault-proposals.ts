@@ -21,6 +21,7 @@ type Names = 'proposal.create' | 'proposal.get' | 'proposal.list' | 'proposal.re
 
 /** Decided ones kept for each vault: an agent that proposes and cancels for ever must not fill the disk. */
 const maxKept = 1000;
+const maxKeptOctets = 16 * 2 ** 20;
 const lifetimeMs = 7 * 86_400_000;
 const maxReason = 2000;
 
@@ -243,11 +244,26 @@ function sealSlots(state: VaultState, entry: VaultEntry, id: number, { values }:
   return changes;
 }
 
+/** The oldest decided ones, where there are too many or too much of them with the one that is being made. */
 function oldestDecided(state: VaultState, entry: VaultEntry): Change[] {
-  const surplus = entry.proposals.size - entry.pending.size + 1 - maxKept;
-  if (surplus <= 0) return [];
-  return [...entry.proposals]
-    .filter((id) => state.proposals.get(id)?.status !== 'pending')
-    .slice(0, surplus)
-    .map((id) => ({ table: 'proposals', key: String(id), value: null }));
+  const gone: Change[] = [];
+  let [count, octets] = [1, 0];
+  for (const id of [...entry.proposals].reverse()) {
+    const proposal = state.proposals.get(id);
+    if (!proposal || proposal.status === 'pending') continue;
+    octets += sizeOf(proposal);
+    if (++count > maxKept || octets > maxKeptOctets)
+      gone.push({ table: 'proposals', key: String(id), value: null });
+  }
+  return gone.reverse();
+}
+
+const sizes = new WeakMap<Proposal, number>();
+
+function sizeOf(proposal: Proposal): number {
+  const known = sizes.get(proposal);
+  if (known !== undefined) return known;
+  const size = JSON.stringify(proposal).length;
+  sizes.set(proposal, size);
+  return size;
 }
