@@ -32,6 +32,7 @@ import { failed } from '../terminal.ts';
 import { bareNames, baseUrlOf, hostNames, ownsOf, urlHost } from './addresses.ts';
 import { keepAudit } from './audit-keeping.ts';
 import { checkSettings } from './checks.ts';
+import { createControlRecords } from './control-records.ts';
 import { createExplain } from './explain.ts';
 import { createHealth } from './health.ts';
 import { createKeeping, rootStore } from './keeping.ts';
@@ -130,6 +131,8 @@ export async function compose(
   const pool = createPool({ filename: moduleUrl('entry'), threads: lanes });
   undo.push(() => pool.close());
   undo.push(() => system.stop());
+  const control = createControlRecords(() => tree.audit, clock, settings['audit-refusal-rate']);
+  undo.push(() => control.flush());
   const leafKeyPem = newLeafKey();
   const ticketKeys = randomBytes(48);
   const listenerNames = listenerNamesOf(settings);
@@ -235,9 +238,12 @@ export async function compose(
     vault: tree.vault,
     events,
     audit: {
-      append: (record) => append({ time: new Date(clock.now()).toISOString(), kind: 'control', ...record }),
+      append: control.append,
       // Lanes' records are where the actor reads them as soon as they are made.
-      settled: async () => void (await tree.audit.ask('flush', {})),
+      async settled() {
+        control.flush();
+        await tree.audit.ask('flush', {});
+      },
       read: audit.log.read,
       follow: audit.log.follow,
       verify: audit.verify,

@@ -362,6 +362,21 @@ t.test('audit: a start on a damaged log says so first, from where to where, and 
   });
 });
 
+t.test('audit: wrong tokens at the API are summed up, and none is left out', async (t) => {
+  const broker = await startBroker(t);
+  const headers = { authorization: `Bearer brk_ses_${'0'.repeat(72)}` };
+  for (let i = 0; i < 30; i++) {
+    await Promise.all(Array.from({ length: 20 }, () => fetch(`${broker.address}/v1/vaults`, { headers })));
+  }
+  const refused = (await broker.audit()).filter(({ action }) => action === 'auth.refused');
+  t.equal(
+    refused.reduce((sum, { count = 1 }) => sum + (count as number), 0),
+    600,
+  );
+  t.ok(refused.length < 300, `${refused.length} records`);
+  t.match(refused.at(-1), { kind: 'control', peer: '127.0.0.1', first: /Z$/, last: /Z$/ });
+});
+
 t.test('audit: old segments go as the settings say', async (t) => {
   const old = (directory: string) => {
     mkdirSync(directory, { mode: 0o700 });
