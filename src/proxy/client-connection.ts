@@ -327,8 +327,13 @@ export class ClientConnection implements Swept {
       return;
     }
     this.#intake.owner = access.session;
+    try {
+      this.#exchange = new Exchange(this, access, target, path, head, id);
+    } catch (error) {
+      lane.limits.release(access.slot);
+      throw error;
+    }
     this.#owed = owed.nothing;
-    this.#exchange = new Exchange(this, access, target, path, head, id);
     this.#exchange.start();
   }
 

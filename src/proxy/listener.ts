@@ -78,10 +78,10 @@ function accept(lane: Lane, caller: Caller, socket: net.Socket, network: string,
   socket.once('end', gone);
   socket.once('close', gone);
   socket.once('data', (chunk: Buffer) => {
-    lane.sweeper.remove(sniff);
-    socket.removeListener('end', gone);
-    socket.removeListener('close', gone);
     try {
+      lane.sweeper.remove(sniff);
+      socket.removeListener('end', gone);
+      socket.removeListener('close', gone);
       if (chunk[0] === TLS_HANDSHAKE) {
         serverSocket(lane, socket, chunk, lane.listenerContext, network, (secure) =>
           serve(lane, caller, secure, network, crowded),

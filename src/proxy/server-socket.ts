@@ -62,10 +62,10 @@ function handshake(
   secure.once('end', drop);
   secure.once('close', drop);
   secure.once('secure', () => {
-    lane.sweeper.remove(swept);
-    secure.removeListener('end', drop);
-    secure.removeListener('close', drop);
     try {
+      lane.sweeper.remove(swept);
+      secure.removeListener('end', drop);
+      secure.removeListener('close', drop);
       ready(secure);
       secure.resume();
     } catch (error) {
