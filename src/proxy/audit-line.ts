@@ -30,6 +30,8 @@ export interface Outcome {
   readonly error: string | null;
   /** How often the request was sent upstream; absent: once at most. */
   readonly attempts?: number;
+  /** Keys whose values stood in the answer; absent or null: none did. */
+  readonly reflected?: ReadonlySet<string> | null;
   /** Body bytes from and to the client. */
   readonly bytesIn: number;
   readonly bytesOut: number;
@@ -81,12 +83,15 @@ function tailMembers(o: Outcome): string {
   const attempts = o.attempts !== undefined && o.attempts > 1 ? `"attempts":${o.attempts},` : '';
   return (
     `,"status":${o.status},"error":${o.error === null ? 'null' : `"${o.error}"`},${attempts}` +
+    (o.reflected ? `"reflected":["${[...o.reflected].slice(0, mostReflected).join('","')}"],` : '') +
     `"bytes_in":${o.bytesIn},"bytes_out":${o.bytesOut},"ms":${o.milliseconds.toFixed(1)}`
   );
 }
 
 /** Octets that no tail exceeds. */
-export const maxTailBytes = 512;
+export const maxTailBytes = 1536;
+/** Keys of at most 128 octets that a tail names. */
+const mostReflected = 8;
 
 /** The rest of the record of a request whose lane died over it. */
 export const unknownTail = ',"status":null,"error":"unknown","bytes_in":null,"bytes_out":null,"ms":null}\n';

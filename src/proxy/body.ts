@@ -65,7 +65,7 @@ export class BodyReader {
 }
 
 /** Pieces as one chunk of RFC 9112 7.1, in one buffer: one write is cheaper than three. */
-function asChunk(pieces: readonly Buffer[], size: number): Buffer {
+export function asChunk(pieces: readonly Buffer[], size: number): Buffer {
   const head = `${size.toString(16)}\r\n`;
   const out = Buffer.allocUnsafe(head.length + size + 2);
   let at = out.latin1Write(head, 0);

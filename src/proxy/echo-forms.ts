@@ -1,5 +1,5 @@
 /** Shorter values aren't looked for: they stand in answers by chance. In bytes. */
-export const shortestEcho = 8;
+const shortestEcho = 8;
 
 /**
  * The forms of a value that an answer may hold, latin1: as it is, in hex, in base64 at any offset. What is escaped

@@ -15,7 +15,6 @@ const reader = new EscapeReader();
  */
 export class EchoScanner {
   readonly #automaton: EchoAutomaton;
-  readonly #redacts: boolean;
   /** What was found is reported by these; null: nothing was. */
   names: Set<string> | null = null;
   /** Bytes of before that aren't done with: not sent on yet, or the beginning of an escape. */
@@ -24,44 +23,74 @@ export class EchoScanner {
   #state = 0;
   /** Of the bytes with escapes undone, where that is another. */
   #run: Run | null = null;
+  /** Starts and ends of what is to be covered; null: nothing is. */
   #masks: number[] | null = null;
 
-  constructor(automaton: EchoAutomaton, redacts: boolean) {
+  constructor(automaton: EchoAutomaton) {
     this.#automaton = automaton;
-    this.#redacts = redacts;
+  }
+
+  /** Takes over what another one found. */
+  add(names: ReadonlySet<string>): void {
+    this.names ??= new Set();
+    for (const name of names) this.names.add(name);
   }
 
   /**
-   * Takes the next bytes; with `redacts` they are changed in place.
+   * Takes the next bytes, and leaves them as they are.
+   *
+   * @param last nothing comes after them
+   * @returns `chunk`
+   */
+  look(chunk: Buffer, last: boolean): Buffer {
+    const bytes = this.#read(chunk);
+    if (last) this.#reset();
+    else this.#keep(bytes, this.#run?.at ?? bytes.length);
+    return chunk;
+  }
+
+  /**
+   * Takes the next bytes, and puts asterisks for what is found, in place.
    *
    * @param last nothing comes after them: nothing is held back
-   * @returns what goes on now
+   * @returns what goes on now: a view of `chunk`, where nothing was held back before it
    */
-  push(chunk: Buffer, last: boolean): Buffer {
+  redact(chunk: Buffer, last: boolean): Buffer {
+    this.#masks = [];
+    const bytes = this.#read(chunk);
+    for (let i = 0; i < this.#masks.length; i += 2) bytes.fill(asterisk, this.#masks[i], this.#masks[i + 1]);
+    this.#masks = null;
+    if (last) {
+      this.#reset();
+      return bytes;
+    }
+    const automaton = this.#automaton;
+    let end = bytes.length - automaton.depth(this.#state);
+    if (this.#run !== null) end = Math.min(end, this.#run.startOf(automaton.depth(this.#run.state)));
+    this.#keep(bytes, end);
+    return end === bytes.length ? bytes : bytes.subarray(0, end);
+  }
+
+  /** Reads what comes, both ways; it and what was held before it. */
+  #read(chunk: Buffer): Buffer {
     const held = this.#held.length;
     const bytes = held === 0 ? chunk : Buffer.concat([this.#held, chunk]);
-    const size = bytes.length;
     const state = this.#state;
-    this.#state = this.#readPlain(bytes, held, size, state, true);
-    const unread = this.#readEscaped(bytes, held, state);
-    if (!this.#redacts) {
-      this.#held = unread === size || last ? nothing : Buffer.from(bytes.subarray(unread));
-      this.#run?.rebase(unread, this.#automaton.depth(this.#run.state));
-      return chunk;
-    }
-    if (this.#masks !== null) {
-      for (let i = 0; i < this.#masks.length; i += 2)
-        bytes.fill(asterisk, this.#masks[i], this.#masks[i + 1]);
-      this.#masks = null;
-    }
-    let end = size;
-    if (!last) {
-      end -= this.#automaton.depth(this.#state);
-      if (this.#run !== null) end = Math.min(end, this.#run.startOf(this.#automaton.depth(this.#run.state)));
-    }
-    this.#held = end === size ? nothing : Buffer.from(bytes.subarray(end));
-    this.#run?.rebase(end, this.#automaton.depth(this.#run.state));
-    return end === size ? bytes : bytes.subarray(0, end);
+    this.#state = this.#readPlain(bytes, held, bytes.length, state, true);
+    this.#readEscaped(bytes, held, state);
+    return bytes;
+  }
+
+  /** What comes next is another stream. */
+  #reset(): void {
+    this.#held = nothing;
+    this.#state = 0;
+    this.#run = null;
+  }
+
+  #keep(bytes: Buffer, from: number): void {
+    this.#held = from === bytes.length ? nothing : Buffer.from(bytes.subarray(from));
+    this.#run?.rebase(from, this.#automaton.depth(this.#run.state));
   }
 
   /** The bytes as they are, of a part of the buffer; the state behind it. */
@@ -85,15 +114,14 @@ export class EchoScanner {
    * The same with escapes undone, where there are some that matter.
    *
    * @param at the first new byte; `state` is that before it
-   * @returns the first byte that has to be read again with what comes
    */
-  #readEscaped(bytes: Buffer, at: number, state: number): number {
+  #readEscaped(bytes: Buffer, at: number, state: number): void {
     const automaton = this.#automaton;
     const size = bytes.length;
     let i = at;
     if (this.#run !== null) {
       i = this.#readRun(bytes, this.#run);
-      if (this.#run !== null) return i;
+      if (this.#run !== null) return;
     }
     const next = new NextEscape(bytes, i);
     // The plain state before an escape is made out from here: each byte is read once for it.
@@ -101,7 +129,7 @@ export class EchoScanner {
     let known = state;
     for (;;) {
       i = next.from(i);
-      if (i >= size) return size;
+      if (i >= size) return;
       const length = reader.read(bytes, i);
       if (length === 0) i++;
       else if (length > 0 && i > at && !automaton.mayStand(bytes[i - 1], reader.bytes[0])) i += length;
@@ -111,7 +139,7 @@ export class EchoScanner {
         // An escape among the held bytes stands behind another one that is no beginning of anything.
         this.#run = new Run(i < at ? 0 : known, i);
         i = this.#readRun(bytes, this.#run);
-        if (this.#run !== null) return i;
+        if (this.#run !== null) return;
       }
     }
   }
@@ -146,11 +174,8 @@ export class EchoScanner {
   }
 
   #onFound(accepted: number, start: number, end: number): void {
-    this.names ??= new Set();
-    for (const name of this.#automaton.namesOf(accepted)) this.names.add(name);
-    if (!this.#redacts) return;
-    this.#masks ??= [];
-    this.#masks.push(start, end);
+    this.add(this.#automaton.namesOf(accepted));
+    this.#masks?.push(start, end);
   }
 }
 

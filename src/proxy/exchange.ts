@@ -3,7 +3,7 @@ import { type Problem, problem, statusOf } from '../actors/vault/problem.ts';
 import { Accumulator } from './accumulator.ts';
 import type { RequestFacts } from './audit-line.ts';
 import { noSlot } from './audit-sink.ts';
-import { BodyReader, bodyState, join, lastChunk } from './body.ts';
+import { asChunk, BodyReader, bodyState, join, lastChunk } from './body.ts';
 import type { ClientConnection } from './client-connection.ts';
 import type { Vetted } from './dial.ts';
 import { isReserved, role } from './fields.ts';
@@ -20,6 +20,7 @@ import type { Access, SessionEntry } from './lane-state.ts';
 import { lingerBytes } from './linger.ts';
 import { definesBody, isIdempotent } from './methods.ts';
 import { admit, type Plan, passingTrailers, plan, type Target } from './plan.ts';
+import { type DecodedSink, Reflection } from './reflection.ts';
 import { Relay } from './relay.ts';
 import { type Upstream, type UpstreamUser, upstreamKey } from './upstreams.ts';
 import { acceptsWebSocket, webSocketKey } from './websocket.ts';
@@ -31,6 +32,7 @@ const discardMs = 5_000;
 const headEnd = Buffer.from('\r\n\r\n');
 /** Says that an answer is the broker's own: no upstream may say so. */
 const brokerErrorField = 'x-broker-error';
+const noBytes = Buffer.alloc(0);
 const keptBack: ReadonlySet<string> = new Set([brokerErrorField]);
 /** No second delivery can be ruled out, nor can the first. */
 const unknownOutcome = 'Whether it acted on the request is not known.';
@@ -41,7 +43,7 @@ const phase = { waiting: 0, head: 1, body: 2, done: 3 } as const;
  * One request and its answer: decides, gets a connection, relays both bodies with back-pressure, follows an
  * abort on one side with an abort on the other, and leaves one audit record, however it ends.
  */
-export class Exchange implements UpstreamUser {
+export class Exchange implements UpstreamUser, DecodedSink {
   readonly #client: ClientConnection;
   readonly #access: Access;
   readonly #target: Target;
@@ -67,6 +69,8 @@ export class Exchange implements UpstreamUser {
   #headBytes: Accumulator | null = null;
   #response: BodyReader | null = null;
   #answer: ResponseHead | null = null;
+  /** Looks through the answer for what was put into the request; null: there is nothing to look for. */
+  #reflection: Reflection | null = null;
   #interim = 0;
   #asChunks = false;
   /** The answer's end is certain and the upstream keeps the connection: another exchange may use it. */
@@ -376,6 +380,7 @@ export class Exchange implements UpstreamUser {
   }
 
   onClientDrain(): void {
+    this.#reflection?.resume();
     this.#upstream?.resume();
   }
 
@@ -409,12 +414,16 @@ export class Exchange implements UpstreamUser {
         }
         return;
       }
-      const head = end - at > maxHeadBytes ? null : parseResponseHead(bytes.latin1Slice(at, end));
-      at = end + 4;
+      let head = end - at > maxHeadBytes ? null : parseResponseHead(bytes.latin1Slice(at, end));
       if (head === null) {
         this.#brokenAnswer();
         return;
       }
+      if (this.#plan !== null && this.#plan.watch !== null) {
+        this.#reflection ??= new Reflection(this.#plan.watch);
+        head = this.#reflection.show(head, bytes.subarray(at, end));
+      }
+      at = end + 4;
       if (head.status >= 200 || head.status === 101) {
         this.#headBytes = null;
         this.#onAnswer(head, bytes, at);
@@ -447,10 +456,21 @@ export class Exchange implements UpstreamUser {
       );
       return;
     }
+    const bodiless = this.#head.method === 'HEAD' || head.status === 204 || head.status === 304;
+    const shown =
+      bodiless || head.bodyLength === 0 || this.#reflection === null
+        ? head
+        : this.#reflection.begin(head, this);
+    if (shown === null) {
+      this.#brokenAnswer(
+        'The answer is in a coding, or a part of one, that can’t be looked into; it was dropped. Ask for it without Range.',
+      );
+      return;
+    }
+    const decodes = this.#reflection?.decodes === true;
     this.#answer = head;
     this.#status = head.status;
     this.#phase = phase.body;
-    const bodiless = this.#head.method === 'HEAD' || head.status === 204 || head.status === 304;
     this.#response = new BodyReader(bodiless ? 0 : head.bodyLength);
     // A 204 that announces a body may send one all the same: the next answer would begin with it.
     const doubtful = head.status === 204 && head.framed && head.bodyLength !== 0;
@@ -459,8 +479,8 @@ export class Exchange implements UpstreamUser {
       !doubtful &&
       (bodiless || head.bodyLength !== untilClose) &&
       (this.#head.bodyLength === 0 || this.#bodyWasRead(head.status));
-    let text = answerLine(head) + answerFields(head);
-    if (head.framed && head.bodyLength >= 0) {
+    let text = answerLine(head) + answerFields(shown);
+    if (head.framed && head.bodyLength >= 0 && !decodes) {
       // RFC 9110 8.6: a 204 carries none.
       if (head.status !== 204) text += `Content-Length: ${head.bodyLength}\r\n`;
     } else if (this.#head.minor === 1) {
@@ -500,6 +520,10 @@ export class Exchange implements UpstreamUser {
       return;
     }
     const ended = response.state === bodyState.done;
+    if (this.#reflection?.decodes === true) {
+      this.#relayDecoded(this.#reflection, head, content, ended);
+      return;
+    }
     const tail = ended && this.#asChunks ? this.#responseTail(response) : '';
     if (head !== '' || content !== null || tail !== '') {
       const data = join(head, content, tail);
@@ -523,14 +547,47 @@ export class Exchange implements UpstreamUser {
       response.end = at;
       return null;
     }
-    return response.read(chunk, at, this.#asChunks);
+    const reflection = this.#reflection;
+    if (reflection === null) return response.read(chunk, at, this.#asChunks);
+    const content = response.read(chunk, at, false);
+    if (reflection.decodes || response.state === bodyState.failed) return content;
+    const shown = reflection.push(content ?? noBytes, response.state === bodyState.done);
+    return shown.length === 0 ? null : this.#asChunks ? asChunk([shown], shown.length) : shown;
+  }
+
+  /** A coded body goes through its decoder, and on from there; its connection isn't used again. */
+  #relayDecoded(reflection: Reflection, head: string, content: Buffer | null, ended: boolean): void {
+    if (head !== '') this.#write(head);
+    if (!reflection.decode(content, ended)) this.#upstream?.pause();
+    if (ended) this.#dropUpstream();
+    this.#client.setDeadline(this.#client.lane.timeouts.body);
+  }
+
+  onDecoded(content: Buffer): boolean {
+    this.#write(this.#asChunks ? asChunk([content], content.length) : content);
+    this.#client.setDeadline(this.#client.lane.timeouts.body);
+    return !this.#client.socket.writableNeedDrain;
+  }
+
+  onDecodedEnd(): void {
+    if (this.#asChunks) this.#write(this.#responseTail(this.#response as BodyReader));
+    this.#dropUpstream();
+    this.#onAnswered();
+  }
+
+  onBadCoding(): void {
+    this.#truncated();
+  }
+
+  onDecoderDrain(): void {
+    if (!this.#client.socket.writableNeedDrain) this.#upstream?.resume();
   }
 
   #responseTail(response: BodyReader): string {
     const nominated = this.#answer?.nominated ?? null;
-    return lastChunk(
-      response.trailers === null ? '' : passingTrailers(response.trailers, nominated, keptBack),
-    );
+    if (response.trailers === null) return lastChunk('');
+    const lines = passingTrailers(response.trailers, nominated, keptBack);
+    return lastChunk(this.#reflection === null ? lines : this.#reflection.text(lines));
   }
 
   /** The whole answer is with the client. */
@@ -561,9 +618,15 @@ export class Exchange implements UpstreamUser {
 
   onUpstreamEnd(): void {
     if (this.#phase === phase.body && this.#answer?.bodyLength === untilClose) {
+      this.#keepClient &&= this.#asChunks;
+      if (this.#reflection?.decodes === true) {
+        this.#relayDecoded(this.#reflection, '', null, true);
+        return;
+      }
+      const rest = this.#reflection?.push(noBytes, true) ?? noBytes;
+      if (rest.length > 0) this.#write(this.#asChunks ? asChunk([rest], rest.length) : rest);
       if (this.#asChunks) this.#write(lastChunk(''));
       this.#dropUpstream();
-      this.#keepClient &&= this.#asChunks;
       this.#onAnswered();
     } else if (this.#phase === phase.head || this.#phase === phase.body) this.#upstreamGone();
     else {
@@ -767,7 +830,17 @@ export class Exchange implements UpstreamUser {
       facts = this.#describe();
       if (this.#recordSlot !== noSlot) lane.audit.begin(facts, this.#recordSlot);
     }
-    lane.record(facts, outcome, this.#recordSlot);
+    const reflection = this.#reflection;
+    if (reflection === null) lane.record(facts, outcome, this.#recordSlot);
+    else if (!reflection.pending || error !== null) {
+      reflection.end();
+      lane.record(facts, { ...outcome, reflected: reflection.names }, this.#recordSlot);
+    } else {
+      // The body is with the client, and its decoded form is still being looked at.
+      reflection.whenOver(() =>
+        lane.record(facts, { ...outcome, reflected: reflection.names }, this.#recordSlot),
+      );
+    }
     this.#recorded = true;
   }
 }

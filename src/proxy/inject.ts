@@ -1,9 +1,10 @@
-import type { AuthConfig, Service } from '../actors/vault/model.ts';
+import { type AuthConfig, reflectionOf, type Service } from '../actors/vault/model.ts';
 import { type Problem, problem } from '../actors/vault/problem.ts';
-import type { Secret } from '../actors/vault/secret.ts';
+import { Secret } from '../actors/vault/secret.ts';
 import { parseTemplate } from '../actors/vault/template.ts';
 import { maxHeadBytes } from './head.ts';
 import { Substituter } from './substitute.ts';
+import { type Injected, Watch } from './watch.ts';
 
 /** A service with its credentials put in: what each of its requests carries, ready to be written. */
 export interface Rendered {
@@ -14,6 +15,8 @@ export interface Rendered {
   /** Lower-case names of the auth slot: the client's own fields of these names are dropped. */
   readonly slots: ReadonlySet<string>;
   readonly substituter: Substituter | null;
+  /** What its answers are looked through for; null: nothing is. */
+  readonly watch: Watch | null;
   /** Credential keys that auth uses, for the audit. */
   readonly keys: readonly string[];
 }
@@ -48,8 +51,10 @@ export function render(service: Service, credentials: Credentials): Rendered {
       );
       return '';
     }
+    injected.set(key, { keys: [key], value });
     return value.reveal();
   };
+  const injected = new Map<string, Injected>();
   // Nothing is put together that no request could carry: a template may name a long value often.
   let room = maxHeadBytes;
   const set = (name: string, parts: readonly string[]): void => {
@@ -77,7 +82,28 @@ export function render(service: Service, credentials: Credentials): Rendered {
   const substituter = service.substitutions?.length
     ? new Substituter(service.substitutions, credentials)
     : null;
-  return { problem: failed, lines: failed === null ? lines : '', slots, substituter, keys };
+  if (failed !== null) return { problem: failed, lines: '', slots, substituter, watch: null, keys };
+  if (service.auth.type === 'basic') {
+    injected.set('', { keys, value: new Secret(lines.slice(lines.lastIndexOf(' ') + 1, -2)) });
+  }
+  for (const { key } of service.substitutions ?? []) {
+    const value = credentials.get(key);
+    if (value) injected.set(key, { keys: [key], value });
+  }
+  const reflection = reflectionOf(service);
+  if (reflection === 'pass' || injected.size === 0) {
+    return { problem: null, lines, slots, substituter, watch: null, keys };
+  }
+  const redacts = reflection === 'redact';
+  if (redacts && !slots.has('accept-encoding')) {
+    // What is coded would have to be decoded to be looked into.
+    slots.add('accept-encoding');
+    lines += 'Accept-Encoding: identity\r\n';
+  }
+  return {
+    ...{ problem: null, lines, slots, substituter, keys },
+    watch: new Watch([...injected.values()], redacts),
+  };
 }
 
 function tooLong(host: string): string {

@@ -8,6 +8,7 @@ import { isFieldValue, type Rendered, render } from './inject.ts';
 import type { ServiceEntry, VaultEntry } from './lane-state.ts';
 import { showsRequest } from './methods.ts';
 import type { Substituted, Substituter } from './substitute.ts';
+import type { Watch } from './watch.ts';
 
 /** Where a request goes. The authority of the CONNECT, or of the absolute form, is the only target. */
 export interface Target {
@@ -25,6 +26,8 @@ export interface Plan {
   readonly slots: ReadonlySet<string>;
   /** Names of the credentials that were put in, for the audit. */
   readonly keys: readonly string[];
+  /** What the answer is looked through for; null: nothing is. */
+  readonly watch: Watch | null;
 }
 
 export interface Refused {
@@ -111,7 +114,7 @@ export function plan(
   const hostLine = hostHeader(target.scheme, target.authority);
   if (matched === undefined) {
     const text = `${head.method} ${path} HTTP/1.1\r\nHost: ${hostLine}\r\n${passing(head, noSlots)}`;
-    return { service: null, head: text, slots: noSlots, keys: noKeys };
+    return { service: null, head: text, slots: noSlots, keys: noKeys, watch: null };
   }
   const service = matched.service.host;
   const rendered = renderedOf(vault, matched);
@@ -143,7 +146,7 @@ export function plan(
   }
   const text = `${head.method} ${wirePath} HTTP/1.1\r\nHost: ${hostLine}\r\n${fields}${rendered.lines}`;
   if (text.length > maxHeadBytes) return { refusal: tooLong(), service };
-  return { service, head: text, slots: rendered.slots, keys };
+  return { service, head: text, slots: rendered.slots, keys, watch: rendered.watch };
 }
 
 /** Whether a client's field goes upstream as it is. Framing, Host and Expect are written anew by the exchange. */
