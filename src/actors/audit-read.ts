@@ -25,7 +25,7 @@ export interface Readable {
 /** Read at a time; between two pieces the event loop runs, so that a long read doesn't hold up the API. */
 const pieceBytes = 64 * 1024;
 /** A line that is longer is none of ours: it is passed over. */
-const maxLine = 2 ** 20;
+const maxLine = 4 * 2 ** 20;
 
 /**
  * Records of the segments (oldest first) as they were written, one a string, without line feed. Memory is a piece and
