@@ -187,8 +187,8 @@ export const attackMutants: readonly AttackMutant[] = [
     file: 'exchange.ts',
     changes: [
       [
-        'else if (this.#decide()) {\n        const key',
-        'else if (this.#plan !== null || this.#decide()) {\n        const key',
+        'else if (this.#decide()) {\n      const { session, vault }',
+        'else if (this.#plan !== null || this.#decide()) {\n      const { session, vault }',
       ],
       ['if (!this.#finished && this.#decide())', 'if (!this.#finished)'],
     ],
