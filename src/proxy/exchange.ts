@@ -557,7 +557,10 @@ export class Exchange implements UpstreamUser, DecodedSink {
 
   /** A coded body goes through its decoder, and on from there; its connection isn't used again. */
   #relayDecoded(reflection: Reflection, head: string, content: Buffer | null, ended: boolean): void {
-    if (head !== '') this.#write(head);
+    if (head !== '') {
+      this.#write(head);
+      this.#headOut = true;
+    }
     if (!reflection.decode(content, ended)) this.#upstream?.pause();
     if (ended) this.#dropUpstream();
     this.#client.setDeadline(this.#client.lane.timeouts.body);
