@@ -1,10 +1,9 @@
-/** `docs/protocol-coverage.md` names files and tests: each of them is there, and no row is open. */
+/** `docs/protocol-coverage.md` and `docs/security.md` name files and tests: each of them is there, and no row is open. */
 import { existsSync, readFileSync } from 'node:fs';
 import t from 'tap';
 import { vectors } from '../vault/vectors.ts';
 
 const root = new URL('../../', import.meta.url);
-const text = readFileSync(new URL('docs/protocol-coverage.md', root), 'utf8');
 
 interface Row {
   readonly section: string;
@@ -14,18 +13,33 @@ interface Row {
   readonly tests: readonly string[];
 }
 
-const rows: Row[] = text.split(/^## /m).flatMap((part) => {
+/** The rows of a document's tables that begin with a column `Statement`; the tests are in the last column. */
+function rowsOf(document: string): Row[] {
+  const text = readFileSync(new URL(document, root), 'utf8');
+  return text.split(/^###? /m).flatMap((part) => rowsIn(part));
+}
+
+function rowsIn(part: string): Row[] {
   const [section, ...lines] = part.split('\n');
+  const from = lines.findIndex((line) => line.startsWith('| Statement |'));
+  if (from < 0) return [];
   return lines
-    .filter((line) => line.startsWith('| ') && !/^\| (Statement|---)/.test(line))
+    .slice(from + 2)
+    .filter((line) => line.startsWith('| '))
     .map((line) => {
-      const [statement, files = '', tests = ''] = line
-        .slice(1, -1)
-        .split('|')
-        .map((cell) => cell.trim());
-      return { section, statement, files: files.split(', '), tests: tests.split('<br>') };
+      const cells = line.slice(1, -1).split('|');
+      const [statement, ...rest] = cells.map((cell) => cell.trim());
+      const tests = rest.pop() ?? '';
+      return {
+        section,
+        statement,
+        files: rest.flatMap((cell) => cell.split(', ')),
+        tests: tests.split('<br>'),
+      };
     });
-});
+}
+
+const rows = rowsOf('docs/protocol-coverage.md');
 
 /** Titles of a file's tests, as they are written. */
 function titlesOf(file: string): Set<string> {
@@ -40,9 +54,11 @@ function titlesOf(file: string): Set<string> {
 }
 
 t.test('every row names what implements it, and a test that proves it', async (t) => {
+  const promised = rowsOf('docs/security.md');
   t.ok(rows.length > 150, `${rows.length} rows`);
+  t.ok(promised.length > 40, `${promised.length} promises`);
   const titles = new Map<string, Set<string>>();
-  for (const { section, statement, files, tests } of rows) {
+  for (const { section, statement, files, tests } of [...rows, ...promised]) {
     const name = `${section}: ${statement}`;
     for (const file of files) {
       const path = file.startsWith('bin/') ? file : `src/${file}`;

@@ -214,6 +214,7 @@ t.test('what the vault lets through, and what it refuses', async (t) => {
     ['strict', 'sub.test', 'GET', [403, 'tls_required'], 'sub.test'],
     ['strict', 'pass.test', 'GET', [200], 'pass.test'],
     ['strict', 'evil.test', 'GET', [200], null],
+    ['v1', 'api.good.test', 'TRACK', [405, 'method_not_allowed'], 'api.good.test'],
     ['v1', 'api.good.test', 'TRACE', [405, 'method_not_allowed'], 'api.good.test'],
     ['v1', 'sub.test', 'TRACE', [405, 'method_not_allowed'], 'sub.test'],
     ['v1', 'pass.test', 'TRACE', [200], 'pass.test'],
