@@ -36,7 +36,12 @@ const programs: readonly (readonly [program: string, flag: string, ...packages: 
   ['prlimit', '--version', 'util-linux'],
 ];
 const packages = programs.flatMap(([program, flag, ...names]) => (has(program, flag) ? [] : names));
-if (!has('python3', '-m', 'pip', '--version')) packages.push('python3-pip');
+// To Debian's own Python Debian's packages belong; any other one has its own by pip.
+const ownsPython =
+  !has('python3', '--version') || has('python3', '-c', "import sys; sys.exit(sys.prefix != '/usr')");
+const modules = ['requests', 'h11', 'websockets'].filter((name) => !has('python3', '-c', `import ${name}`));
+if (ownsPython) packages.push(...modules.map((name) => `python3-${name}`));
+if (registries && !has('python3', '-m', 'pip', '--version')) packages.push('python3-pip');
 if (!['/usr/bin/chromium', '/usr/bin/chromium-browser'].some((path) => existsSync(path))) {
   packages.push('chromium', 'fonts-dejavu-core');
 }
@@ -47,7 +52,7 @@ if (
   missing.push(...packages);
 }
 
-for (const module of ['requests', 'h11', 'websockets', ...(registries ? ['pypiserver'] : [])]) {
+for (const module of [...modules, ...(registries ? ['pypiserver'] : [])]) {
   if (has('python3', '-c', `import ${module}`)) continue;
   if (!install('python3', '-m', 'pip', 'install', '--quiet', module))
     missing.push(`the Python package ${module}`);
