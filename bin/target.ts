@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { accessSync, constants, readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
 import { Secret } from '../src/actors/vault/secret.ts';
@@ -29,6 +29,17 @@ export function brokerAddress(env: Env, flag?: string): string {
     throw misused(`${source} is not an address of a broker. Write it as ${defaultAddress}.`);
   }
   return url.origin;
+}
+
+/** The owner's token of the local data directory, where this user can read it; null: not. */
+export function readableOwnerToken(env: Env, dataDir?: string): string | null {
+  const file = join(dataDirectory(env, dataDir), 'owner.token');
+  try {
+    accessSync(file, constants.R_OK);
+    return file;
+  } catch {
+    return null;
+  }
 }
 
 export interface Credentials {

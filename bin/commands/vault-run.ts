@@ -4,6 +4,7 @@ import { type Command, connectionOptions, durationSeconds, type Input, vaultOpti
 import { type Api, connect, route } from '../client.ts';
 import { proxyEnv, proxyUrl, withScheme } from '../proxy-env.ts';
 import { writeRunFiles } from '../run-files.ts';
+import { readableOwnerToken } from '../target.ts';
 import { Failure, failed, misused, note, printable } from '../terminal.ts';
 
 interface Session {
@@ -50,6 +51,10 @@ function proxyOf(api: Api, session: Session, scheme: 'https' | 'http', port: str
   return proxyUrl({ scheme, host, port: Number(port), token: session.token, vault: session.vault });
 }
 
+/** The command runs as the user who starts it, and reads what that user can. */
+const exposedNote = (file: string): string =>
+  `broker: the command can read ${file}, and with it do all that the owner may. Run it as another user, with a token from \`broker agent invite\`.`;
+
 export const commands: readonly Command[] = [
   {
     name: 'vault run',
@@ -85,8 +90,11 @@ export const commands: readonly Command[] = [
           if (signals.ended !== null) return signalCode(signals.ended);
           const { address } = api;
           // Where nobody watches, standard error is the command's alone.
-          if (process.stderr.isTTY)
+          if (process.stderr.isTTY) {
             note(`broker: what the agent asks for, you decide at ${address}/proposals`);
+            const exposed = readableOwnerToken(process.env, input.text('data-dir'));
+            if (exposed !== null) note(exposedNote(exposed));
+          }
           const env = proxyEnv(process.env, { address, token: session.token, proxyUrl: url, ...files });
           return await runChild(input.rest, env, signals);
         } finally {

@@ -113,6 +113,11 @@ t.test('on a desktop the link is opened in the browser, and is in no argument', 
     `you decide at ${broker.address}/proposals`,
     'and a session says where its proposals show',
   );
+  t.match(
+    run.raw,
+    `the command can read ${broker.directory}/owner.token`,
+    'and that the command is the owner’s equal',
+  );
   const [link] = /http:\S+token=\S+/.exec(terminal.raw) ?? [''];
   const read = (name: string) => readFileSync(`${seen}.${name}`, 'utf8');
   t.ok(link !== '' && read('page').includes(`url=${link}"`), 'the page leads there');
