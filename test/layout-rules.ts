@@ -13,7 +13,7 @@ export type Sources = Record<string, string>;
 
 /** Pure files of the proxy: they decide, and touch neither socket nor file, so that tables can test them. */
 const pureProxy =
-  /^src\/proxy\/(authenticate|authority|plan|inject|substitute|headers|refusal|netguard)\.ts$/;
+  /^src\/proxy\/(authenticate|body|chunked|client-hello|dot-segment|echo-\w+|fields|gcra|head|head-prefix|inject|methods|netguard|percent|places|plan|substitute|watch|websocket)\.ts$/;
 /** What a pure file may use of Node, and the one package of the rules (a table of public suffixes). */
 const harmless = new Set(['node:buffer', 'node:crypto', 'node:url', 'node:util', 'node:zlib', 'npm:tldts']);
 /** Files of the vault that act, whatever they import. */
