@@ -19,3 +19,13 @@ export function failureFields(error: unknown): Record<string, unknown> {
     .map((line) => line.trim());
   return { kind: error.name, ...(code === undefined ? {} : { code }), at };
 }
+
+/** Has what libraries say on the console be lines of the log: lmdb-js says there why a commit failed. */
+export function takeConsole(): void {
+  const take = (level: Level) => (said: unknown) => {
+    const fields = said instanceof Error ? failureFields(said) : { said: String(said).slice(0, 500) };
+    log(level, 'a library wrote to the console', fields);
+  };
+  console.error = take('error');
+  console.warn = take('warn');
+}

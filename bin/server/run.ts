@@ -6,7 +6,7 @@ import { dataDirectory, defaultAddress } from '../target.ts';
 import { failed } from '../terminal.ts';
 import { urlHost } from './addresses.ts';
 import { compose, type Running } from './compose.ts';
-import { log } from './log.ts';
+import { log, takeConsole } from './log.ts';
 import type { ServerSettings } from './options.ts';
 
 /** An orderly stop that left audit records unwritten: EX_IOERR of sysexits.h. */
@@ -18,6 +18,7 @@ const exitRecordsLost = 74;
  * @returns the exit code
  */
 export async function runServer(settings: ServerSettings, masterPassword: Secret | null): Promise<number> {
+  takeConsole();
   const undo: (() => unknown)[] = [];
   let running: Running;
   try {

@@ -6,15 +6,21 @@ export interface ManualClock extends Clock {
    * promises and immediates settle before the first, between them and after the last.
    */
   advance(ms: number): Promise<void>;
+  /** Has `advance` wait also while this is so: for work of other threads, which no turn of the event loop ends. */
+  waitWhile(busy: () => boolean): void;
 }
 
 /** A clock that stands still until told. `start`: wall time in ms. */
 export function manualClock(start = 0): ManualClock {
   let elapsed = 0;
+  const elsewhere: (() => boolean)[] = [];
   const timers = new Set<{ at: number; fn: () => void }>();
   /** More than one turn of the event loop: actors give way after each two milliseconds, also of this clock. */
   const settle = async () => {
-    for (let turns = 0; turns < 4; turns++) await new Promise<void>((resolve) => setImmediate(resolve));
+    for (let turns = 0; turns < 4; turns++) {
+      await new Promise<void>((resolve) => setImmediate(resolve));
+      if (elsewhere.some((busy) => busy())) turns = -1;
+    }
   };
 
   function earliest(limit: number) {
@@ -34,6 +40,7 @@ export function manualClock(start = 0): ManualClock {
         timers.delete(timer);
       };
     },
+    waitWhile: (busy) => void elsewhere.push(busy),
     async advance(ms) {
       const target = elapsed + ms;
       await settle();

@@ -70,11 +70,14 @@ export async function startVault(
   const audit = system.spawn(
     auditSpec ?? auditActor({ log, health, onError: (error) => t.fail(error.message) }),
   );
+  let commits = 0;
+  clock.waitWhile(() => commits > 0);
   const store: Store = {
     ...real,
-    commit(changes) {
+    async commit(changes) {
       running.beforeCommit();
-      return real.commit(running.failing ? [...changes, halfWay] : changes);
+      commits++;
+      await real.commit(running.failing ? [...changes, halfWay] : changes).finally(() => commits--);
     },
   };
   const events: VaultEvent[] = [];

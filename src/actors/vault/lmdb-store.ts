@@ -9,13 +9,14 @@ type Key = [table: string, key: string];
 type Database = RootDatabase<string, Key>;
 
 const revisionKey: Key = ['meta', 'revision'];
+/** LMDB takes 1,978, with the table's name and what separates them. The keys of the model are a few hundred at most. */
+const maxKeyBytes = 1_024;
 
 /**
  * The store in one LMDB file, `data.mdb` in `directory`.
  *
- * A commit is one synchronous transaction, flushed before it returns: lmdb-js's `transaction` would keep the writes
- * made before a throw, and a commit acknowledged before its flush could be lost. It blocks this thread for one
- * `fdatasync`; the lanes, which carry the traffic, don't wait for it.
+ * A commit is one transaction, written and flushed by a thread of libuv's pool. lmdb-js keeps what a batch had put
+ * before a throw, so that nothing is put before every row and key is known to be one that can be.
  *
  * @throws {StoreError} (as a rejection) `store_unreadable`; nothing was touched then.
  */
@@ -63,13 +64,18 @@ export async function openLmdbStore(directory: string): Promise<Store> {
     return connect();
   }
 
-  function write(target: Database, changes: readonly Change[], next: number): void {
-    target.transactionSync(() => {
-      for (const { table, key, value } of changes) {
-        if (value === null) target.remove([table, key]);
-        else target.put([table, key], encode(table, key, value));
+  /** Nothing in the batch may throw: what was put before it would be kept. */
+  async function write(target: Database, changes: readonly Change[], next: number): Promise<void> {
+    const rows = changes.map(({ table, key, value }) => ({
+      key: checkKey(table, key),
+      text: value === null ? null : encode(table, key, value),
+    }));
+    rows.push({ key: revisionKey, text: encode('meta', 'revision', { revision: next }) });
+    await target.batch(() => {
+      for (const { key, text } of rows) {
+        if (text === null) target.remove(key);
+        else target.put(key, text);
       }
-      target.put(revisionKey, encode('meta', 'revision', { revision: next }));
     });
   }
 
@@ -77,10 +83,10 @@ export async function openLmdbStore(directory: string): Promise<Store> {
     if (!db) throw lost(directory);
     const wanted = revision + 1;
     try {
-      write(db, changes, wanted);
-      await db.flushed;
+      await write(db, changes, wanted);
       revision = wanted;
-    } catch (error) {
+    } catch (caught) {
+      const error = await causeOf(caught);
       if (!(error instanceof Unwritable)) {
         // LMDB says a failed write on standard error itself, without a line end: what is logged next has its own line.
         process.stderr.write('\n');
@@ -134,6 +140,17 @@ class Unwritable extends Error {
   }
 }
 
+/** What LMDB said; lmdb-js rejects a batch with an error that only refers to it. */
+async function causeOf(error: unknown): Promise<unknown> {
+  if (!(error instanceof Error && 'commitError' in error)) return error;
+  try {
+    await error.commitError;
+  } catch (cause) {
+    return cause;
+  }
+  return error;
+}
+
 function failed(directory: string, cause: unknown): StoreError {
   return new StoreError(
     'store_failed',
@@ -175,6 +192,11 @@ function readRevision(db: Database): number {
 function encode(table: Table, key: string, value: object): string {
   const json = stringify(value);
   return checksum(`${table}\0${key}`) + checksum(json) + json;
+}
+
+function checkKey(table: Table, key: string): Key {
+  if (Buffer.byteLength(key) > maxKeyBytes) throw new Unwritable(`a key of ${table} is too long`);
+  return [table, key];
 }
 
 function stringify(value: object): string {
