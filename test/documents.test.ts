@@ -45,6 +45,19 @@ t.test('docs/operations.md has each setting of the server, with its default', as
   );
 });
 
+t.test('docs/operations.md says what to do about each warning and error of the log', async (t) => {
+  const text = read('docs/operations.md');
+  const messages = globSync('{bin,src}/**/*.ts', { cwd: root }).flatMap((path) =>
+    Array.from(
+      read(path).matchAll(/(?:\b(?:log|say)\(\s*'(?:warn|error)',|level: 'error', message:)\s*'([^']+)'/g),
+      ([, message]) => message,
+    ),
+  );
+  t.ok(messages.length > 8, `${messages.length} messages`);
+  // Long ones are told by how they begin.
+  for (const message of messages) t.ok(text.includes(`\n| ${message.split(/[:.]/)[0]}`), message);
+});
+
 t.test('docs/dependencies.md has each package, and the one file that imports it', async (t) => {
   const rows = rowsOf('docs/dependencies.md');
   const text = read('docs/dependencies.md');
