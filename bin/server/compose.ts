@@ -13,7 +13,7 @@ import { openLmdbStore } from '../../src/actors/vault/lmdb-store.ts';
 import { masterKek } from '../../src/actors/vault/master-key.ts';
 import type { VaultProtocol } from '../../src/actors/vault/protocol.ts';
 import type { Secret } from '../../src/actors/vault/secret.ts';
-import { failureBytes, SignInFailures } from '../../src/actors/vault/sign-in-failures.ts';
+import { failureMemory, SignInFailures } from '../../src/actors/vault/sign-in-failures.ts';
 import { vaultActor } from '../../src/actors/vault/vault-actor.ts';
 import { prepareVault } from '../../src/actors/vault/vault-boot.ts';
 import { createEventHub } from '../../src/http/event-hub.ts';
@@ -22,7 +22,7 @@ import type { FrontOptions } from '../../src/http/front-options.ts';
 import { apiConnections } from '../../src/proxy/descriptors.ts';
 import { limitBytes } from '../../src/proxy/limits.ts';
 import { meterBytes } from '../../src/proxy/meters.ts';
-import { shareBytes } from '../../src/proxy/shares.ts';
+import { shareMemory } from '../../src/proxy/shares.ts';
 import type { LaneBoot, SharedMemory } from '../../src/workers/boot.ts';
 import { createPool } from '../../src/workers/pool.ts';
 import { createRecordings } from '../../src/workers/recordings.ts';
@@ -122,8 +122,8 @@ export async function compose(
   const shared: SharedMemory = {
     epoch: new SharedArrayBuffer(4),
     limits: new SharedArrayBuffer(limitBytes(lanes)),
-    shares: new SharedArrayBuffer(shareBytes(lanes)),
-    failures: new SharedArrayBuffer(failureBytes),
+    shares: shareMemory(lanes),
+    failures: failureMemory(),
     auditHealth: new SharedArrayBuffer(4),
     meters: new SharedArrayBuffer(meterBytes(lanes)),
   };

@@ -70,7 +70,11 @@ export function loginPageRoutes(front: FrontParts): Route[] {
         const name = form.value.get('name');
         return loginPage({ next, refusal: cookie.problem, name });
       }
-      const headers = { 'set-cookie': browser.setCookie(call.incoming, cookie.value.reveal()) };
+      const headers = {
+        'set-cookie': browser.setCookie(call.incoming, cookie.value.reveal()),
+        // Pages of whoever may have held our port before.
+        'clear-site-data': '"cache"',
+      };
       return redirect(next ?? '/', headers);
     }),
 

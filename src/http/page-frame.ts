@@ -1,5 +1,5 @@
 import { type Html, html, page } from './html.ts';
-import { iconPath, scriptPath, stylePath } from './pages/assets.ts';
+import { icon, script, style } from './pages/assets.ts';
 import type { Reply } from './reply.ts';
 
 /**
@@ -41,9 +41,9 @@ export function framed(frame: Frame): Reply {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="robots" content="noindex, nofollow">
 <title>${title} · broker</title>
-<link rel="stylesheet" href="${stylePath}">
-<link rel="icon" href="${iconPath}" type="image/svg+xml">
-<script type="module" src="${scriptPath}"></script>
+<link rel="stylesheet" href="${style.path}" integrity="${style.integrity}">
+<link rel="icon" href="${icon.path}" type="image/svg+xml">
+<script type="module" src="${script.path}" integrity="${script.integrity}"></script>
 ${head}</head>
 <body>
 <a class="skip" href="#main">Skip to content</a>

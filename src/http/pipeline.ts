@@ -12,6 +12,7 @@ import { parseJson } from './json.ts';
 import { type Answer, finished, isProblem, problemReply, type Reply } from './reply.ts';
 import type { Call, Route } from './route.ts';
 import { createRouter, type Match } from './router.ts';
+import { asksForWorker, noWorker } from './service-worker.ts';
 import { parseQuery } from './validate.ts';
 
 /**
@@ -33,6 +34,7 @@ export function createPipeline(
     const unclear = framingProblem(incoming);
     if (unclear) return { ...problemReply(unclear, requestId), close: true };
     if (!isOurHost(incoming)) return problem('misdirected_request', otherHost);
+    if (asksForWorker(incoming)) return noWorker;
     const found = match(incoming.method, incoming.path);
     if ('code' in found) return found;
     // The route's path, not the request's, which may hold a token.

@@ -1,11 +1,15 @@
-import { slotOf } from '../actors/vault/network.ts';
+import { randomFillSync } from 'node:crypto';
+import { slotKeyBytes, slotOf } from '../actors/vault/network.ts';
 import { RATE_SLOTS } from '../actors/vault/state.ts';
 import { takeRate } from './gcra.ts';
 import { LaneCounts } from './lane-counts.ts';
 
-/** Bytes of the shared buffer for a number of lanes. */
-export function shareBytes(lanes: number): number {
-  return 8 * networkSlots + LaneCounts.bytes(RATE_SLOTS + networkSlots + 2, lanes);
+/** Memory that the lanes share, so many of them: the key of the networks' slots, then what is counted. */
+export function shareMemory(lanes: number): SharedArrayBuffer {
+  const counts = LaneCounts.bytes(RATE_SLOTS + networkSlots + 2, lanes);
+  const shared = new SharedArrayBuffer(slotKeyBytes + 8 * networkSlots + counts);
+  randomFillSync(new Uint8Array(shared, 0, slotKeyBytes));
+  return shared;
 }
 
 /** Counters by network; two that fall into one slot share it. */
@@ -24,10 +28,13 @@ export class Shares {
   /** Client connections, by `networkSlot`. */
   readonly connections: LaneCounts;
   readonly #asked: BigInt64Array;
+  readonly #key: Uint8Array;
 
   constructor(shared: SharedArrayBuffer, lanes: number, lane: number) {
-    this.#asked = new BigInt64Array(shared, 0, networkSlots);
-    let at = 8 * networkSlots;
+    // A copy: cryptography takes no shared memory.
+    this.#key = new Uint8Array(new Uint8Array(shared, 0, slotKeyBytes));
+    this.#asked = new BigInt64Array(shared, slotKeyBytes, networkSlots);
+    let at = slotKeyBytes + 8 * networkSlots;
     const next = (slots: number): LaneCounts => {
       const counts = new LaneCounts(shared, at, slots, lanes, lane);
       at += LaneCounts.bytes(slots, lanes);
@@ -40,7 +47,7 @@ export class Shares {
   }
 
   networkSlot(network: string): number {
-    return slotOf(network, networkSlots);
+    return slotOf(this.#key, network, networkSlots);
   }
 
   /** A request of a network came without a token. 0: it is told so; else the seconds that it has to wait. */

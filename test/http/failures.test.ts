@@ -2,7 +2,7 @@
 import { request } from 'node:http';
 import t from 'tap';
 import { networkOf } from '../../src/actors/vault/network.ts';
-import { failureBytes, SignInFailures } from '../../src/actors/vault/sign-in-failures.ts';
+import { failureMemory, SignInFailures } from '../../src/actors/vault/sign-in-failures.ts';
 import { startBroker } from './start-front.ts';
 
 const right = 'correct horse battery';
@@ -32,7 +32,7 @@ t.test('guesses are counted by network, apart from wrong tokens', async (t) => {
 });
 
 t.test('an account waits for guesses of several networks, but not where it was signed in from', (t) => {
-  const failures = new SignInFailures(new SharedArrayBuffer(failureBytes), 5);
+  const failures = new SignInFailures(failureMemory(), 5);
   const at = Date.now();
   failures.guessedRight('198.51.100.7', 'ann');
   for (let network = 0; network < 4; network++)
@@ -43,6 +43,23 @@ t.test('an account waits for guesses of several networks, but not where it was s
   t.equal(failures.guessWait('198.51.100.7', 'ann', at), 0, 'where it was signed in from');
   t.equal(failures.guessWait('192.0.2.99', 'ann', at + 300_000), 0, 'five minutes later');
   t.equal(failures.count('192.0.2.1', at), 0, 'tokens are counted apart');
+  t.end();
+});
+
+t.test('nobody chooses a name, or an address, that falls into the slot of another', (t) => {
+  // What falls together in one broker, found by trying, does not in the next.
+  const found = (failures: SignInFailures, names: readonly string[]) =>
+    names.filter((name) => failures.guessWait('203.0.113.9', name, Date.now()) > 0);
+  const names = Array.from({ length: 20_000 }, (_, i) => `x${i}`);
+  const [one, other] = [1, 2].map(() => {
+    const failures = new SignInFailures(failureMemory(), 1);
+    for (let i = 0; i < 4; i++) failures.countGuess(`192.0.2.${i}`, 'ann', Date.now());
+    return failures;
+  });
+  const together = found(one, names);
+  t.ok(together.length > 0, 'a table is small enough for some');
+  t.ok(found(other, together).length < together.length / 2);
+  t.equal(one.guessWait('ann', 'bob', Date.now()), 0, 'a name is no network');
   t.end();
 });
 

@@ -1,5 +1,6 @@
 /** What comes over the wire: broken, too large, too often, or made up. */
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { Agent, request } from 'node:http';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -370,3 +371,32 @@ function placesOf(value: object): [holder: Record<string, unknown>, name: string
     ...(typeof inner === 'object' && inner !== null ? placesOf(inner) : []),
   ]);
 }
+
+t.test(
+  'a service worker that was planted gives up its place, whatever its path; scripts are told by their content',
+  async (t) => {
+    const broker = await startBroker();
+    t.teardown(broker.stop);
+    for (const path of ['/', '/sw.js', '/approve/1', '/assets/x.js', '/nowhere/at/all.js?x=1']) {
+      const answer = await broker.ask('GET', path, { headers: { 'service-worker': 'script' } });
+      t.match(answer, {
+        status: 200,
+        headers: {
+          'content-type': /^text\/javascript/,
+          'service-worker-allowed': '/',
+          'cache-control': 'no-store',
+        },
+        text: /registration\.unregister\(\)/,
+      });
+    }
+    const { text } = await broker.ask('GET', '/login');
+    const tags = [
+      ...text.matchAll(/(?:src|href)="(\/assets\/[^"]+\.(?:js|css))" integrity="sha256-([^"]+)"/g),
+    ];
+    t.equal(tags.length, 2);
+    for (const [, path, integrity] of tags) {
+      const { text: body } = await broker.ask('GET', path);
+      t.equal(createHash('sha256').update(body).digest('base64'), integrity, path);
+    }
+  },
+);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { type Found, type Lookup, Lookups } from '../../src/proxy/lookups.ts';
-import { Shares, shareBytes } from '../../src/proxy/shares.ts';
+import { Shares, shareMemory } from '../../src/proxy/shares.ts';
 import { openTunnel, startLane } from '../support/lane.ts';
 import { rawUpstream } from '../support/upstream.ts';
 import { eventually, nextAnswer, nextRequest, type Wire, wireOf } from '../support/wire.ts';
@@ -30,7 +30,7 @@ function resolver() {
 }
 
 function lanes(lookup: Lookup, count: number, limitMs = 60_000): Lookups[] {
-  const shared = new SharedArrayBuffer(shareBytes(count));
+  const shared = shareMemory(count);
   return Array.from({ length: count }, (_, i) => new Lookups(lookup, new Shares(shared, count, i), limitMs));
 }
 

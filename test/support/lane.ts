@@ -11,7 +11,7 @@ import { caActor } from '../../src/actors/ca.ts';
 import { serve } from '../../src/actors/core/link.ts';
 import { createSystem } from '../../src/actors/core/system.ts';
 import { defaultSettings, type Service, type VaultSettings } from '../../src/actors/vault/model.ts';
-import { failureBytes } from '../../src/actors/vault/sign-in-failures.ts';
+import { failureMemory } from '../../src/actors/vault/sign-in-failures.ts';
 import type { Delta, StateMessage } from '../../src/actors/vault/state.ts';
 import { hashToken, mintToken } from '../../src/actors/vault/token.ts';
 import { createRoot } from '../../src/actors/x509.ts';
@@ -19,7 +19,7 @@ import type { Timeouts } from '../../src/proxy/lane.ts';
 import { limitBytes } from '../../src/proxy/limits.ts';
 import type { Lookup } from '../../src/proxy/lookups.ts';
 import { meterBytes } from '../../src/proxy/meters.ts';
-import { shareBytes } from '../../src/proxy/shares.ts';
+import { shareMemory } from '../../src/proxy/shares.ts';
 import type { ProxyOptions } from '../../src/workers/boot.ts';
 import lane from '../../src/workers/entry.ts';
 import { createRecordings } from '../../src/workers/recordings.ts';
@@ -136,8 +136,8 @@ export async function startLane(
     shared: {
       epoch,
       limits: new SharedArrayBuffer(limitBytes(1)),
-      shares: new SharedArrayBuffer(shareBytes(1)),
-      failures: new SharedArrayBuffer(failureBytes),
+      shares: shareMemory(1),
+      failures: failureMemory(),
       meters: new SharedArrayBuffer(meterBytes(1)),
       auditHealth,
     },

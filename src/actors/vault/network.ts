@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto';
 import { formatIpv6, isIpv4Mapped, parseIp } from './authority.ts';
 
 /**
@@ -16,11 +17,15 @@ export function networkOf(address: string): string {
   return `${formatIpv6(octets.map((octet, i) => (i < 8 ? octet : 0)))}/64`;
 }
 
-/** The slot of a text in a table of counters that is shared by whoever falls into one (FNV-1a, 32 bits). */
-export function slotOf(text: string, slots: number): number {
-  let h = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193);
-  return (h >>> 0) % slots;
+/** Octets of the key that `slotOf` takes: one for all threads, another at each start. */
+export const slotKeyBytes = 16;
+
+/**
+ * The slot of a text in a table of counters that is shared by whoever falls into one. Keyed, so that nobody can choose a
+ * text (a name to guess at, an address of their own) for the slot that it falls into.
+ */
+export function slotOf(key: Uint8Array, text: string, slots: number): number {
+  return createHmac('sha256', key).update(text).digest().readUInt32LE(0) % slots;
 }
 
 const loopback = 'loopback';

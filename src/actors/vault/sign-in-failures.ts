@@ -1,4 +1,5 @@
-import { networkOf, slotOf } from './network.ts';
+import { randomFillSync } from 'node:crypto';
+import { networkOf, slotKeyBytes, slotOf } from './network.ts';
 
 /** Counters in a table; two keys that share one are refused together, only ever without a valid token. */
 const slots = 4096;
@@ -8,8 +9,14 @@ const networksOfAccount = 4;
 /** Places that accounts were signed in to from which are remembered. */
 const maxKnown = 1024;
 
-/** Bytes of the shared tables: of tokens, and of guesses. */
-export const failureBytes: number = 2 * slots * 8;
+const tableBytes = slots * 8;
+
+/** Memory for the tables, which all threads share: the key of their slots, tokens, guesses by network and by account. */
+export function failureMemory(): SharedArrayBuffer {
+  const shared = new SharedArrayBuffer(slotKeyBytes + 3 * tableBytes);
+  randomFillSync(new Uint8Array(shared, 0, slotKeyBytes));
+  return shared;
+}
 
 /**
  * Wrong tokens and links by the peer's network, and wrong passwords and codes by network and by account, each in windows
@@ -19,15 +26,24 @@ export const failureBytes: number = 2 * slots * 8;
 export class SignInFailures {
   readonly #tokens: Windows;
   readonly #guesses: Windows;
+  readonly #accounts: Windows;
   readonly #limit: number;
   /** Accounts with networks that they were signed in to from, longest ago first. */
   readonly #known = new Set<string>();
 
-  /** @param limit failures that a network has in a window; 0: no limit */
+  /**
+   * @param shared of `failureMemory`
+   * @param limit failures that a network has in a window; 0: no limit
+   */
   constructor(shared: SharedArrayBuffer, limit: number) {
     this.#limit = limit;
-    this.#tokens = new Windows(new Int32Array(shared, 0, 2 * slots));
-    this.#guesses = new Windows(new Int32Array(shared, 8 * slots, 2 * slots));
+    // A copy: cryptography takes no shared memory.
+    const key = new Uint8Array(new Uint8Array(shared, 0, slotKeyBytes));
+    const table = (index: number): Windows =>
+      new Windows(new Int32Array(shared, slotKeyBytes + index * tableBytes, 2 * slots), key);
+    this.#tokens = table(0);
+    this.#guesses = table(1);
+    this.#accounts = table(2);
   }
 
   /**
@@ -47,9 +63,9 @@ export class SignInFailures {
   guessWait(address: string, account: string, now: number): number {
     if (this.#limit === 0) return 0;
     const network = networkOf(address);
-    const ofNetwork = this.#guesses.wait(`network ${network}`, this.#limit, now);
+    const ofNetwork = this.#guesses.wait(network, this.#limit, now);
     if (this.#known.has(`${account} ${network}`)) return ofNetwork;
-    const ofAccount = this.#guesses.wait(`account ${account}`, networksOfAccount * this.#limit, now);
+    const ofAccount = this.#accounts.wait(account, networksOfAccount * this.#limit, now);
     return Math.max(ofNetwork, ofAccount);
   }
 
@@ -57,8 +73,8 @@ export class SignInFailures {
   countGuess(address: string, account: string, now: number): number {
     const wait = this.guessWait(address, account, now);
     if (wait > 0 || this.#limit === 0) return wait;
-    this.#guesses.count(`network ${networkOf(address)}`, this.#limit, now);
-    this.#guesses.count(`account ${account}`, networksOfAccount * this.#limit, now);
+    this.#guesses.count(networkOf(address), this.#limit, now);
+    this.#accounts.count(account, networksOfAccount * this.#limit, now);
     return 0;
   }
 
@@ -74,14 +90,16 @@ export class SignInFailures {
 /** A table of windows: the second in which each began, and its count. */
 class Windows {
   readonly #table: Int32Array;
+  readonly #key: Uint8Array;
 
-  constructor(table: Int32Array) {
+  constructor(table: Int32Array, key: Uint8Array) {
     this.#table = table;
+    this.#key = key;
   }
 
   /** Seconds until the window of a key that had its failures is over, or 0. */
   wait(key: string, limit: number, now: number): number {
-    const at = slotOf(key, slots) * 2;
+    const at = slotOf(this.#key, key, slots) * 2;
     const age = (Math.floor(now / 1000) - Atomics.load(this.#table, at)) | 0;
     const isOver = age < 0 || age >= windowMs / 1000;
     if (isOver || Atomics.load(this.#table, at + 1) < limit) return 0;
@@ -90,7 +108,7 @@ class Windows {
 
   /** Counts one; the same seconds where the key had its failures before. */
   count(key: string, limit: number, now: number): number {
-    const at = slotOf(key, slots) * 2;
+    const at = slotOf(this.#key, key, slots) * 2;
     // Seconds since the epoch fit in 32 bits unsigned; compared as such.
     const second = Math.floor(now / 1000) | 0;
     const began = Atomics.load(this.#table, at);

@@ -73,6 +73,11 @@ async function signatureFor(url, fields, make) {
   }
 }
 
+// We have no service worker: one that is there was planted by whoever held our port before. See `service-worker.ts`.
+void navigator.serviceWorker?.getRegistrations().then((planted) => {
+  for (const each of planted) void each.unregister();
+});
+
 // Where the page isn't a secure context there is no such key: then its forms have fields for a password or a code.
 const canSign = globalThis.isSecureContext && globalThis.indexedDB !== undefined;
 
