@@ -33,7 +33,9 @@ export async function identify(
   if (token !== undefined && tokenKind(token) !== null) {
     const hash = hashToken(token);
     const identity = await vault.ask('identify', { hash });
-    if (identity !== null) return { ok: true, value: { identity, hash, byCookie: false } };
+    // A cookie has the form of a token, and every port of the host is sent it: by itself it must not open the API.
+    const isCookie = identity?.kind === 'operator' && identity.via === 'cookie';
+    if (identity !== null && !isCookie) return { ok: true, value: { identity, hash, byCookie: false } };
   }
   return { ok: false, problem: failed(problem('unauthorized')) };
 }

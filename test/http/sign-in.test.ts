@@ -307,6 +307,8 @@ t.test('the API by a cookie: to read, and for nothing else', async (t) => {
   ]) {
     t.equal((await browser.api(method, path, {}, good)).status, 403, `${method} ${path}`);
   }
+  const asToken = browser.cookie.split('=')[1];
+  t.equal((await broker.ask('GET', '/v1/vaults', { token: asToken })).status, 401, 'a cookie is no token');
   const bearer = await broker.ask('GET', '/v1/vaults', {
     headers: { cookie: `broker_session=${broker.operator}` },
   });
