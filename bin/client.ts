@@ -194,7 +194,12 @@ function refusal(status: number, text: string, address: string, who: Credentials
 }
 
 function unreachable(error: unknown, address: string): Failure {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error';
+  if (error instanceof Error && error.name === 'HTTPParserError') {
+    return failed(
+      `${address} answered, and not as HTTP/1.1 has it: it is not a broker, or something on the way damages answers. Check --address and BROKER_ADDR.`,
+    );
+  }
+  const { code = 'unknown error' } = Object(error) as { code?: string };
   if (code === 'ECONNREFUSED') {
     return failed(
       `No broker answers at ${address}. Start one with \`broker server\`, or name another by --address or BROKER_ADDR.`,

@@ -193,6 +193,11 @@ function receive(res: uWS.HttpResponse, req: uWS.HttpRequest): Receiving {
 
 /** How long a reader of a long reply may take nothing of it. */
 const stalledMs = 20_000;
+/**
+ * Octets written at once. uWebSockets.js collects 16 KiB per `cork`; what doesn't fit there with its framing it drops
+ * where the socket takes no more, although its length was sent.
+ */
+const maxWrite = 12 * 1024;
 
 /** @param done called in the very call that writes the end */
 async function send(
@@ -223,18 +228,20 @@ async function send(
   });
   if (isWhole || isBodiless) return;
   for await (const piece of body) {
-    if (incoming.over.aborted) return;
-    if (piece.length === 0) continue;
-    let isRoom = true;
-    res.cork(() => {
-      isRoom = res.write(piece);
-    });
-    if (isRoom) continue;
-    // What waits here holds files and memory: a reader that takes nothing is ended.
-    const stalled = setTimeout(() => {
-      if (!incoming.over.aborted) res.close();
-    }, stalledMs);
-    await request.writable().finally(() => clearTimeout(stalled));
+    const bytes = typeof piece === 'string' ? Buffer.from(piece) : piece;
+    for (let at = 0; at < bytes.length; at += maxWrite) {
+      if (incoming.over.aborted) return;
+      let isRoom = true;
+      res.cork(() => {
+        isRoom = res.write(bytes.subarray(at, at + maxWrite));
+      });
+      if (isRoom) continue;
+      // What waits here holds files and memory: a reader that takes nothing is ended.
+      const stalled = setTimeout(() => {
+        if (!incoming.over.aborted) res.close();
+      }, stalledMs);
+      await request.writable().finally(() => clearTimeout(stalled));
+    }
   }
   if (incoming.over.aborted) return;
   res.cork(() => {

@@ -227,6 +227,7 @@ t.test('what answers and is no broker is told apart', async (t) => {
     'HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello',
     'HTTP/1.1 302 Found\r\nlocation: http://x\r\ncontent-length: 2\r\n\r\n{}',
     'SSH-2.0-x\r\n',
+    'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello world',
   ];
   for (const reply of replies) {
     const server = createServer((socket) => {
@@ -240,6 +241,12 @@ t.test('what answers and is no broker is told apart', async (t) => {
     });
     t.equal(code, 1);
     t.match(stderr, /^broker: [^\n]*(not a broker|not as a broker does|can't be reached)[^\n]*\n$/);
+    const root = await broker(['ca', 'export', '--address', `http://127.0.0.1:${port}`]);
+    t.equal(root.code, 1);
+    t.match(
+      root.stderr,
+      /^broker: (?!.*undefined)[^\n]*(not a broker|not as a broker does|not as HTTP|no certificate)[^\n]*\n$/,
+    );
     server.close();
   }
 });

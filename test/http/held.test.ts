@@ -223,6 +223,38 @@ t.test('what the wiring gives: audit, metrics, explain', async (t) => {
   t.same(asked, { vault: 'default', since: Date.parse('2026-01-31T12:00:00Z'), limit: 500 });
 });
 
+t.test('a client that reads slowly gets every octet of a long reply, in its order', async (t) => {
+  const line = (i: number) => JSON.stringify({ i, pad: 'ü'.repeat(i % 700) });
+  const broker = await startBroker({
+    alter: ({ audit }) => ({
+      audit: {
+        ...audit,
+        async *read() {
+          for (let i = 0; i < 3000; i++) yield line(i);
+        },
+      },
+    }),
+  });
+  t.teardown(broker.stop);
+  const slow = await new Promise<IncomingMessage>((resolve) => {
+    const headers = { authorization: `Bearer ${broker.operator}` };
+    // Its buffer takes less than those of TCP.
+    const socketPath = join(broker.directory, 'broker.sock');
+    request({ socketPath, path: '/v1/audit', headers, agent: false }, resolve).end();
+  });
+  const pieces: Buffer[] = [];
+  for await (const piece of slow) {
+    pieces.push(piece);
+    await sleep(5);
+  }
+  const lines = Buffer.concat(pieces).toString().trimEnd().split('\n');
+  t.equal(lines.length, 3000);
+  t.equal(
+    lines.findIndex((text, i) => text !== line(i)),
+    -1,
+  );
+});
+
 t.test('clients that leave at any moment', async (t) => {
   const broker = await startBroker({
     alter: ({ audit, health }) => ({
