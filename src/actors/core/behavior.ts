@@ -54,6 +54,12 @@ export interface ActorSpec<P extends Protocol<P>> {
    * sender's order is kept among the urgent ones and among the others, not between the two. Default: none.
    */
   urgent?(message: string, body: unknown): boolean;
+  /**
+   * Which messages may share a turn with others of the kind that wait right behind them: their handlers are started one
+   * after the other, each sees what those before it did before they first waited, and all are answered when all have
+   * settled. Default: none.
+   */
+  together?(message: string, body: unknown): boolean;
   /** How its parent treats its failures. Default `policies.transient`. */
   supervision?: SupervisionPolicy;
   /** For draining and `onStop` together, not counting its children's own. Default 5000. */

@@ -79,6 +79,10 @@ export class Cell implements Host, TurnsOwner {
     return this.spec.urgent?.(message, body) ?? false;
   }
 
+  together({ message, body }: Envelope): boolean {
+    return this.spec.together?.(message, body) ?? false;
+  }
+
   signal(life: Life, work: () => unknown, urgent = false): void {
     if (!life.over) this.#turns.signal(work, life, urgent);
   }

@@ -16,6 +16,10 @@ export class Fifo<T> {
     this.length++;
   }
 
+  peek(): T | undefined {
+    return this.#ring[this.#head];
+  }
+
   shift(): T | undefined {
     if (this.length === 0) return undefined;
     const item = this.#ring[this.#head];

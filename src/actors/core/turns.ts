@@ -15,9 +15,15 @@ export interface TurnsOwner {
   readonly core: Core;
   readonly path: string;
   handle(message: string, body: unknown, meta: Meta): unknown;
+  /** Whether a message may share a turn with others of the kind. */
+  together(envelope: Envelope): boolean;
   /** A turn threw. Turns are paused, and the asker has been told. */
   failed(error: unknown): void;
 }
+
+/** Of one turn that messages share: their number, and how long starting them may take, in ms. */
+const mostTogether = 64;
+const togetherMs = 2;
 
 const tellMeta: Meta = Object.freeze({});
 
@@ -33,6 +39,8 @@ export class Turns implements Steps {
   #busy = true;
   #dispatched = false;
   #current: Envelope | undefined;
+  /** Of a turn that they share: those that were taken after `#current`. */
+  #others: Envelope[] = [];
 
   constructor(owner: TurnsOwner) {
     this.#owner = owner;
@@ -71,6 +79,8 @@ export class Turns implements Steps {
   abandon(): void {
     const { core, path } = this.#owner;
     this.#busy = true;
+    for (const envelope of this.#others) refuse(core, envelope, 'actor_dead');
+    this.#others = [];
     if (this.#current) refuse(core, this.#current, 'actor_dead');
     this.#current = undefined;
     for (let item = this.#next(); item; item = this.#next()) {
@@ -88,7 +98,7 @@ export class Turns implements Steps {
     if (!item) return;
     this.#owner.core.counters.turns++;
     try {
-      const result = 'work' in item ? runSignal(item) : this.#runMessage(item);
+      const result = 'work' in item ? runSignal(item) : this.#runWithOthers(item);
       if (!isThenable(result)) {
         this.#done(result);
         return;
@@ -113,6 +123,46 @@ export class Turns implements Steps {
     this.#owner.core.dispatch(this);
   }
 
+  /** A message, and those behind it that may share its turn; what is urgent has a turn before them. */
+  #runWithOthers(first: Envelope): unknown {
+    this.#current = first;
+    const result = this.#runMessage(first);
+    if (!isThenable(result) || !this.#owner.together(first)) return result;
+    const { core } = this.#owner;
+    const running: Promise<unknown>[] = [result];
+    const end = core.clock.monotonic() + togetherMs;
+    this.#others = [];
+    for (let next = this.#waiting.peek(); next && !('work' in next); next = this.#waiting.peek()) {
+      if (this.#urgent.length > 0 || !this.#owner.together(next)) break;
+      this.#waiting.shift();
+      core.counters.turns++;
+      this.#others.push(next);
+      running.push(this.#runOther(next));
+      if (running.length === mostTogether || core.clock.monotonic() >= end) break;
+    }
+    return running.length === 1 ? result : this.#settled(first, running);
+  }
+
+  async #runOther(envelope: Envelope): Promise<unknown> {
+    return this.#runMessage(envelope);
+  }
+
+  /** Answers each when all have settled. What one of them throws is the actor's failure, and no other's answer. */
+  async #settled(first: Envelope, running: readonly Promise<unknown>[]): Promise<void> {
+    const { core } = this.#owner;
+    const others = this.#others;
+    const outcomes = await Promise.allSettled(running);
+    if (others !== this.#others) return;
+    this.#others = [];
+    this.#current = undefined;
+    for (const [i, envelope] of [first, ...others].entries()) {
+      const outcome = outcomes[i];
+      if (outcome.status === 'fulfilled') answer(core, envelope, outcome.value);
+      else refuse(core, envelope, 'actor_failed');
+    }
+    for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
+  }
+
   #runMessage(envelope: Envelope): unknown {
     const { core } = this.#owner;
     envelope.taken?.();
@@ -122,7 +172,6 @@ export class Turns implements Steps {
       if (remaining <= 0) return refuse(core, envelope, 'ask_timeout');
       meta = { deadline: core.clock.now() + remaining };
     }
-    this.#current = envelope;
     return this.#owner.handle(envelope.message, envelope.body, meta);
   }
 

@@ -53,13 +53,18 @@ function waits(message: string, body: unknown): boolean {
   if (message === 'credential.set') return (body as VaultProtocol['credential.set']['in']).byAgent;
   return /^(proposal\.(create|cancel)|invite\.redeem|notice|expire)$/.test(message);
 }
+/** What agents write most of: such changes share a commit, each judged against the state with those before it. */
+function together(message: string, body: unknown): boolean {
+  return message === 'credential.set' && waits(message, body);
+}
+
 /** What the audit log has is taken out of the outbox so long after a change, if no other commit does it. */
 const tidyMs = 2000;
 
 /**
  * The vault: the only writer of the store, with the whole model in memory. Messages are handled one at a time, a commit
- * included, so that every change is judged against the state that it is made to. A restart reads everything anew and
- * tells every lane.
+ * included, so that every change is judged against the state that it is made to; values that agents write share one.
+ * A restart reads everything anew and tells every lane.
  */
 export function vaultActor(options: VaultOptions): ActorSpec<VaultProtocol> {
   const { store, kek, audit, quotas, supervision } = options;
@@ -71,6 +76,7 @@ export function vaultActor(options: VaultOptions): ActorSpec<VaultProtocol> {
     name: 'vault',
     supervision,
     urgent: (message, body) => !waits(message, body),
+    together,
     async start({ clock, self, fail }) {
       const state = await loadState(store, kek, onDamaged);
       await outbox.load(store, options.lastAudited);

@@ -17,26 +17,29 @@ type Names = 'credential.list' | 'credential.set' | 'credential.delete';
 export function credentialHandlers(writer: Writer): Pick<Handlers<VaultProtocol>, Names> {
   const { state, commit } = writer;
 
+  type Set = VaultProtocol['credential.set'];
+  async function set({ vault, values, byAgent, by }: Set['in']): Promise<Set['out']> {
+    const found = findVault(state, vault);
+    if (!found.ok) return found;
+    const entry = found.value;
+    if (values.size === 0) return refused(invalid('credentials', 'is empty. Give at least one key.'));
+    for (const [key, value] of values) {
+      const wrong = checkValue(key, value) ?? (byAgent ? ownership(entry, key, by) : null);
+      if (wrong) return refused(wrong);
+    }
+    const keys = [...values.keys()];
+    const changes = sealAll(state, entry, values, by, writer.timestamp());
+    const failed = await commit(changes, { action: 'credential.set', by, vault, keys });
+    return failed ? refused(failed) : accept({ set: keys });
+  }
+
   return {
     'credential.list'({ vault }) {
       const found = findVault(state, vault);
       return found.ok ? accept({ keys: [...found.value.credentials.keys()].sort() }) : found;
     },
 
-    async 'credential.set'({ vault, values, byAgent, by }) {
-      const found = findVault(state, vault);
-      if (!found.ok) return found;
-      const entry = found.value;
-      if (values.size === 0) return refused(invalid('credentials', 'is empty. Give at least one key.'));
-      for (const [key, value] of values) {
-        const wrong = checkValue(key, value) ?? (byAgent ? ownership(entry, key, by) : null);
-        if (wrong) return refused(wrong);
-      }
-      const keys = [...values.keys()];
-      const changes = sealAll(state, entry, values, by, writer.timestamp());
-      const failed = await commit(changes, { action: 'credential.set', by, vault, keys });
-      return failed ? refused(failed) : accept({ set: keys });
-    },
+    'credential.set': (body) => (body.byAgent ? writer.ahead(() => set(body)) : set(body)),
 
     async 'credential.delete'({ vault, key, force, by }) {
       const found = findVault(state, vault);
