@@ -23,7 +23,7 @@ export interface TurnsOwner {
 
 /** Of one turn that messages share: their number, and how long starting them may take, in ms. */
 const mostTogether = 64;
-const togetherMs = 2;
+const togetherMs = 4;
 
 const tellMeta: Meta = Object.freeze({});
 
