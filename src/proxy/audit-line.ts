@@ -48,8 +48,23 @@ export function refusalOf({ time, access, peer }: RequestFacts, { error }: Outco
   return { time, caller: `${session.kind} ${session.id}`, known: true, kind: `${vault.name} ${error}` };
 }
 
+/** Octets of keys that are named; a service may use some dozens, of 128 each. */
+const maxKeys = 1024;
+
+/** The end of the array of keys, with the number of those that aren't named. */
+function keysOf(keys: readonly string[]): string {
+  if (keys.length === 0) return ']';
+  const all = `"${keys.join('","')}"`;
+  if (all.length <= maxKeys) return `${all}]`;
+  let named = 0;
+  for (let length = keys[0].length; length + 2 <= maxKeys; length += keys[named].length + 3) named++;
+  return `"${keys.slice(0, named).join('","')}"],"keys_more":${keys.length - named}`;
+}
+
 /** Octets of a path that are kept. It is as long as its writer likes; methods and hosts are short where they are read. */
 const maxPath = 1024;
+/** And of its JSON, where an octet may become six. */
+const maxPathText = 2048;
 
 /**
  * The first part of a request's record, an unclosed JSON object: what `recordTail` or `unknownTail` is written behind.
@@ -70,12 +85,11 @@ export function membersOf(f: RequestFacts, o: Outcome): string {
 }
 
 function headMembers(f: RequestFacts): string {
-  const keys = f.keys.length === 0 ? '' : `"${f.keys.join('","')}"`;
   return (
     `"kind":"request","request_id":"${f.requestId}",` +
     `${f.access === null ? nobody(f.peer) : namesOf(f.access)},"method":${json(f.method)},"scheme":"${f.scheme}",` +
     `"host":${json(f.host)},${pathMembers(f.path)},"service":${f.service === null ? 'null' : json(f.service)},` +
-    `"keys":[${keys}]`
+    `"keys":[${keysOf(f.keys)}`
   );
 }
 
@@ -103,9 +117,17 @@ export function actorOf(session: Access['session']): string {
 
 /** What is cut off a path can still be told from another by its hash. */
 function pathMembers(path: string): string {
-  if (path.length <= maxPath) return `"path":${json(path)}`;
+  if (path.length <= maxPath) {
+    const text = json(path);
+    if (text.length <= maxPathText) return `"path":${text}`;
+  }
   const hash = createHash('sha256').update(path, 'latin1').digest('hex');
-  return `"path":${json(path.slice(0, maxPath))},"path_length":${path.length},"path_sha256":"${hash}"`;
+  return `"path":${cutPath(path)},"path_length":${path.length},"path_sha256":"${hash}"`;
+}
+
+function cutPath(path: string): string {
+  const text = json(path.slice(0, maxPath));
+  return text.length <= maxPathText ? text : json(path.slice(0, maxPathText / 8));
 }
 
 const plainText = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
