@@ -7,6 +7,7 @@ import { type Answer, json, stream } from './reply.ts';
 import { type Call, type Route, route } from './route.ts';
 import type { FrontParts } from './routes.ts';
 import { auditQuery } from './schemas.ts';
+import { createUnderWay } from './under-way.ts';
 
 /** Who follows is told of life by an empty line: proxies on the way drop connections that are silent for long. */
 const keepAliveMs = 15_000;
@@ -18,7 +19,7 @@ const maxReads = 4;
 /** The audit log, as it was written. */
 export function auditRoutes({ audit, held, clock }: FrontParts): Route[] {
   /** Reads under way, by the operator's name. */
-  const reads = new Map<string, number>();
+  const reads = createUnderWay();
   let checking: Promise<AuditVerdict> | null = null;
 
   /** What is there, and then each record as it is written, until one of both sides has enough. */
@@ -45,21 +46,6 @@ export function auditRoutes({ audit, held, clock }: FrontParts): Route[] {
     return stream(both(before, channel), 'application/x-ndjson');
   }
 
-  /** Counts a read until its reply is sent, or nobody waits for it any more; false: there are enough. */
-  function begin(name: string, over: AbortSignal): boolean {
-    const under = reads.get(name) ?? 0;
-    if (under >= maxReads) return false;
-    reads.set(name, under + 1);
-    const end = (): void => {
-      const left = (reads.get(name) ?? 1) - 1;
-      if (left === 0) reads.delete(name);
-      else reads.set(name, left);
-    };
-    if (over.aborted) end();
-    else over.addEventListener('abort', end, { once: true });
-    return true;
-  }
-
   return [
     route(
       'GET',
@@ -82,9 +68,10 @@ export function auditRoutes({ audit, held, clock }: FrontParts): Route[] {
           if (newest === 'first') return invalid('newest', 'has to be last where the log is followed.');
           return follow(call, wanted);
         }
-        if (!begin(identity.name, call.incoming.over)) {
+        if (reads.of(identity.name) >= maxReads) {
           return problem('rate_limited', tooManyReads, undefined, 1);
         }
+        reads.add(identity.name, 1, call.incoming.over);
         await audit.settled();
         return stream(lines(audit.read(wanted)), 'application/x-ndjson');
       },

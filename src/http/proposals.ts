@@ -1,20 +1,30 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { problem, type Result } from '../actors/vault/problem.ts';
 import type { ProposalView } from '../actors/vault/protocol.ts';
 import type { Review } from '../actors/vault/review-rules.ts';
 import { administers, vaultsOf } from './caller.ts';
 import { risksOf } from './pages/risks.ts';
 import { surroundingsOf } from './pages/surroundings.ts';
-import { type Answer, json, replyTo } from './reply.ts';
+import { type Answer, json, replyTo, stream } from './reply.ts';
 import { type Call, type Route, route } from './route.ts';
 import type { FrontParts } from './routes.ts';
 import { proposalBody, statusQuery, waitQuery } from './schemas.ts';
+import { createUnderWay } from './under-way.ts';
 import { wordsText } from './words.ts';
+
+/** A list is written in pieces of about this many characters; one that is no longer is sent whole. */
+const pieceLength = 64 * 1024;
+/** Longer lists that one caller is sent at a time. */
+const maxLists = 4;
+const tooManyLists = `You are being sent ${maxLists} lists already. Read them to their end first, or ask for one status.`;
 
 type AnyCall = Call<'any', 'header-of-agents'>;
 
 /** What an agent does with proposals, and what everyone looks at. */
 export function proposalRoutes(front: FrontParts): Route[] {
   const { vault, baseUrl } = front;
+  /** Long lists that are being sent, by their caller. */
+  const lists = createUnderWay();
 
   /** A proposal of the caller's vault, or of a vault that the operator administers. */
   async function look({ params, identity, vault: name }: AnyCall): Promise<Result<ProposalView>> {
@@ -81,12 +91,22 @@ export function proposalRoutes(front: FrontParts): Route[] {
       'GET',
       '/v1/proposals',
       { auth: 'any', vault: 'header-of-agents', query: statusQuery },
-      async ({ identity, vault: name, query, by }) => {
+      async ({ identity, vault: name, query, by, incoming }) => {
         const own =
           identity.kind === 'operator' ? { vaults: vaultsOf(identity), reviewed: true } : { own: by };
-        return replyTo(
-          await vault.ask('proposal.list', { vault: name ?? undefined, status: query.status, ...own }),
-        );
+        const found = await vault.ask('proposal.list', {
+          vault: name ?? undefined,
+          status: query.status,
+          ...own,
+        });
+        return replyTo(found, ({ proposals }) => {
+          const pieces = listed(proposals);
+          const { value, done } = pieces.next();
+          if (done) return { ...json(null), body: value };
+          if (lists.of(by.actor) >= maxLists) return problem('rate_limited', tooManyLists, undefined, 1);
+          lists.add(by.actor, 1, incoming.over);
+          return stream(inTurns(value, pieces), 'application/json');
+        });
       },
     ),
 
@@ -108,6 +128,29 @@ export function proposalRoutes(front: FrontParts): Route[] {
         replyTo(await vault.ask('proposal.cancel', { id: Number(params.id), vault: name, by })),
     ),
   ];
+}
+
+/** The list as JSON, each piece made when it is asked for; the last one is returned. */
+function* listed(proposals: readonly ProposalView[]): Generator<string, string> {
+  let piece = '{"proposals":[';
+  for (const [i, proposal] of proposals.entries()) {
+    piece += (i === 0 ? '' : ',') + JSON.stringify(proposal);
+    if (piece.length < pieceLength) continue;
+    yield piece;
+    piece = '';
+  }
+  return `${piece}]}`;
+}
+
+/** One piece a turn: others come between. */
+async function* inTurns(first: string, pieces: Generator<string, string>): AsyncGenerator<string> {
+  yield first;
+  for (;;) {
+    await nextTurn();
+    const { value, done } = pieces.next();
+    yield value;
+    if (done) return;
+  }
 }
 
 export function noProposal() {

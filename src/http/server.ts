@@ -191,6 +191,8 @@ function receive(res: uWS.HttpResponse, req: uWS.HttpRequest): Receiving {
   };
 }
 
+/** What is longer, in about octets, goes in chunks: handed over whole, what isn't taken would wait without an end. */
+const atOnce = 64 * 1024;
 /** How long a reader of a long reply may take nothing of it. */
 const stalledMs = 20_000;
 /**
@@ -221,13 +223,13 @@ async function send(
       if (close) res.writeHeader('connection', 'close');
       res.endWithoutBody();
       done();
-    } else if (isWhole) {
+    } else if (isWhole && body.length <= atOnce) {
       res.end(body, close);
       done();
     }
   });
-  if (isWhole || isBodiless) return;
-  for await (const piece of body) {
+  if (isBodiless || (isWhole && body.length <= atOnce)) return;
+  for await (const piece of isWhole ? [body] : body) {
     const bytes = typeof piece === 'string' ? Buffer.from(piece) : piece;
     for (let at = 0; at < bytes.length; at += maxWrite) {
       if (incoming.over.aborted) return;

@@ -2,11 +2,12 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { Agent, request } from 'node:http';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import t from 'tap';
 import { mintToken } from '../../src/actors/vault/token.ts';
+import { eventually } from '../support/wire.ts';
 import { startBroker } from './start-front.ts';
 
 /** Sends octets as they are; gives what comes back until the other end, or `ms`, is over. */
@@ -400,3 +401,50 @@ t.test(
     }
   },
 );
+/** Makes proposals of about 1 MiB each, and cancels them. */
+async function longProposals(broker: Awaited<ReturnType<typeof startBroker>>, token: string, count: number) {
+  const headers = Object.fromEntries(Array.from({ length: 31 }, (_, i) => [`X-H${i}`, 'x'.repeat(8000)]));
+  const services = Array.from({ length: 4 }, (_, i) => ({
+    action: 'set',
+    host: `h${i}.example.com`,
+    auth: { type: 'custom', headers: { ...headers, 'X-K': 'y{{ KK }}' } },
+  }));
+  const body = { services, credentials: [{ action: 'set', key: 'KK' }] };
+  for (let i = 0; i < count; i++) {
+    const made = await broker.ask('POST', '/v1/proposals', { token, body });
+    await broker.ask('DELETE', `/v1/proposals/${made.json.id}`, { token });
+  }
+}
+
+t.test('long lists wait for their readers, so many of one caller at a time', async (t) => {
+  const broker = await startBroker();
+  t.teardown(broker.stop);
+  const token = await broker.session();
+  await longProposals(broker, token, 6);
+
+  const list = await broker.ask('GET', '/v1/proposals', { token });
+  t.equal(list.status, 200);
+  t.equal(list.json.proposals.length, 6);
+  t.ok(list.text.length > 5 * 2 ** 20, 'all of it');
+  const one = await broker.ask('GET', '/v1/proposals/1', { token });
+  t.same(one.json, list.json.proposals[0]);
+  const last = await broker.ask('GET', '/v1/proposals/1', { token, headers: { connection: 'close' } });
+  t.equal(last.text, one.text);
+
+  const other = await broker.session();
+  const sockets: Socket[] = [];
+  const ask = () => broker.ask('GET', '/v1/proposals', { token });
+  for (let i = 0; i < 4; i++) {
+    const socket = connect(broker.port, '127.0.0.1').on('error', () => {});
+    socket.write(
+      `GET /v1/proposals HTTP/1.1\r\nHost: 127.0.0.1:${broker.port}\r\nAuthorization: Bearer ${token}\r\n\r\n`,
+    );
+    sockets.push(socket);
+    // Its first octets, and no more.
+    await new Promise((resolve) => socket.once('readable', resolve));
+  }
+  t.match(await ask(), { status: 429, json: { error: 'rate_limited' } });
+  t.match(await broker.ask('GET', '/v1/proposals', { token: other }), { status: 200 }, 'others are served');
+  for (const socket of sockets) socket.destroy();
+  await eventually(async () => (await ask()).status === 200, 'served again when they are gone');
+});

@@ -418,13 +418,16 @@ t.test('decided ones are kept up to so many octets', async (t) => {
     host: `h${i}.example`,
     auth: { type: 'custom' as const, headers },
   }));
-  for (let id = 1; id <= 40; id++) {
+  await propose(running, github, other);
+  await value(running.vault.ask('proposal.cancel', { id: 1, vault, by: other }));
+  for (let id = 2; id <= 40; id++) {
     await propose(running, { services, credentials: [{ action: 'set', key: 'A' }] });
     await value(running.vault.ask('proposal.cancel', { id, vault, by: agent }));
   }
   const { proposals } = await value(running.vault.ask('proposal.list', {}));
   t.ok(proposals.length < 30, `${proposals.length} are kept`);
   t.equal(proposals.at(-1)?.id, 40, 'the newest');
+  t.equal(proposals[0].id, 1, "whoever has the most gives way: another's is not driven out");
 });
 
 t.test('a proposal expires by itself, and no moment late', async (t) => {

@@ -244,18 +244,42 @@ function sealSlots(state: VaultState, entry: VaultEntry, id: number, { values }:
   return changes;
 }
 
-/** The oldest decided ones, where there are too many or too much of them with the one that is being made. */
+/** Decided ones of one agent, the oldest first. */
+interface Kept {
+  readonly proposals: Proposal[];
+  octets: number;
+}
+
+/**
+ * What has to go where there are too many decided ones, or too much of them, with the one that is being made: the oldest
+ * of whoever has the most, so that nobody drives out what others would still look up.
+ */
 function oldestDecided(state: VaultState, entry: VaultEntry): Change[] {
   const gone: Change[] = [];
+  const byAgent = new Map<string, Kept>();
   let [count, octets] = [1, 0];
-  for (const id of [...entry.proposals].reverse()) {
+  for (const id of entry.proposals) {
     const proposal = state.proposals.get(id);
     if (!proposal || proposal.status === 'pending') continue;
+    const whose = `${proposal.created_by} ${proposal.agent_id ?? ''}`;
+    const kept = byAgent.get(whose) ?? { proposals: [], octets: 0 };
+    byAgent.set(whose, kept);
+    kept.proposals.push(proposal);
+    kept.octets += sizeOf(proposal);
     octets += sizeOf(proposal);
-    if (++count > maxKept || octets > maxKeptOctets)
-      gone.push({ table: 'proposals', key: String(id), value: null });
+    count++;
   }
-  return gone.reverse();
+  while (count > maxKept || octets > maxKeptOctets) {
+    const isCount = octets <= maxKeptOctets;
+    const amount = (kept: Kept) => (isCount ? kept.proposals.length : kept.octets);
+    const most = [...byAgent.values()].reduce((a, b) => (amount(b) > amount(a) ? b : a));
+    const oldest = most.proposals.shift() as Proposal;
+    most.octets -= sizeOf(oldest);
+    octets -= sizeOf(oldest);
+    count--;
+    gone.push({ table: 'proposals', key: String(oldest.id), value: null });
+  }
+  return gone;
 }
 
 const sizes = new WeakMap<Proposal, number>();
