@@ -18,16 +18,25 @@ export interface Talker {
   end(): Promise<void>;
 }
 
-/** Starts a file of this folder; it is killed after the test. */
-export function startTalker(t: Test, file: string, variable: string, value: unknown): Talker {
+/**
+ * Starts a file of this folder; it is killed after the test.
+ *
+ * @param niceness of its process: above 0 it leaves the cores to the others, as it would on a machine of its own
+ */
+export function startTalker(
+  t: Test,
+  file: string,
+  variable: string,
+  value: unknown,
+  niceness: number,
+): Talker {
   const path = fileURLToPath(new URL(file, import.meta.url));
   const child = start(process.execPath, ['--disable-warning=ExperimentalWarning', path], {
     env: { [variable]: JSON.stringify(value) },
   });
   t.teardown(() => child.kill('SIGKILL'));
   const pid = child.pid ?? 0;
-  // On a machine of its own it would not take the cores that the others run on.
-  setPriority(pid, 10);
+  setPriority(pid, niceness);
   const said: unknown[] = [];
   let complaints = '';
   let ended = false;

@@ -26,6 +26,8 @@ export interface RunOptions {
   readonly tracks: number;
   /** Of the agent that behaves, in each calm. */
   readonly samples: number;
+  /** Of the hostile agents' process and of their upstreams'. */
+  readonly niceness: number;
 }
 
 /** What a run measured; what it found wrong is asserted. */
@@ -55,10 +57,16 @@ function addUp(into: Record<string, number>, counts: Readonly<Record<string, num
 
 /** Three agents send hostile requests, a fourth one behaves; what may not come of it is asserted. */
 export async function runHostile(t: Test, options: RunOptions): Promise<Measured> {
-  const { seed, requests, rounds, rate, tracks, samples } = options;
+  const { seed, requests, rounds, rate, tracks, samples, niceness } = options;
   const authority = createAuthority('hostile upstreams');
   const names = services.map(({ host }) => host).filter((host) => !host.startsWith('*'));
-  const upstreams = startTalker(t, './upstream.ts', 'BROKER_TEST_CERTIFICATE', authority.issue(names));
+  const upstreams = startTalker(
+    t,
+    './upstream.ts',
+    'BROKER_TEST_CERTIFICATE',
+    authority.issue(names),
+    niceness,
+  );
   const [secure, plain] = (await upstreams.next<Extract<Said, { ports: unknown }>>()).ports;
   const own = await startUpstream(t);
   const way = reaching(t);
@@ -73,10 +81,16 @@ export async function runHostile(t: Test, options: RunOptions): Promise<Measured
   });
   const members = await furnish(broker, seed);
   const before = { files: openFiles(broker), threads: threads(broker) };
-  const attackers = startTalker(t, './agents.ts', 'BROKER_TEST_HOSTILE', {
-    ...{ seed, tracks, agents: members.slice(0, 3) },
-    ...{ proxyPort: broker.proxyPort, rootPem: await rootOf(broker), ports: { secure, plain } },
-  });
+  const attackers = startTalker(
+    t,
+    './agents.ts',
+    'BROKER_TEST_HOSTILE',
+    {
+      ...{ seed, tracks, agents: members.slice(0, 3) },
+      ...{ proxyPort: broker.proxyPort, rootPem: await rootOf(broker), ports: { secure, plain } },
+    },
+    niceness,
+  );
   const calm = await startCalm(t, broker, own, {
     own: { ...members[3], host: 'calm.test', port: own.port },
     shared: { ...members[3], host: 'bearer.test', port: secure },

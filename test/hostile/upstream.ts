@@ -120,7 +120,7 @@ async function answer(
     return true;
   }
   if (kind === 'never') {
-    await sleep(3000);
+    await sleep(1000);
     return false;
   }
   if (kind === 'slow') {
