@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 
 const preloads = {
+  clock: new URL('./preload/clock.ts', import.meta.url),
   lifeline: new URL('./preload/lifeline.ts', import.meta.url),
   names: new URL('./preload/names.ts', import.meta.url),
   sabotage: new URL('./preload/sabotage.ts', import.meta.url),
@@ -39,6 +40,8 @@ export interface BrokerOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Modules loaded into the broker's process and threads before its own, from `preload/`. */
   readonly preload?: readonly (keyof typeof preloads)[];
+  /** A command that becomes the broker, such as one that sets limits or mounts: the broker's own follows it. */
+  readonly within?: readonly string[];
   /** Flags of Node for the broker's process, such as a limit of memory. */
   readonly nodeOptions?: readonly string[];
 }
@@ -141,6 +144,7 @@ export async function startBroker(t: Test, options: BrokerOptions = {}): Promise
   const limit = options.openFiles === undefined ? [] : ['prlimit', `--nofile=${options.openFiles}`];
   const [file, ...args] = [
     ...limit,
+    ...(options.within ?? []),
     ...[process.execPath, ...node, ...nodeOptions, main, 'server', ...flags],
     ...(options.args ?? []),
   ];
