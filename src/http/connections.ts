@@ -26,6 +26,8 @@ interface Connection {
   readonly res: Response;
   readonly network: Network;
   request: Arriving | null;
+  /** The body of that has come to its end. */
+  isWhole: boolean;
 }
 
 interface Network {
@@ -45,7 +47,8 @@ interface Network {
  * uWebSockets.js tells that a connection was opened, and that one was closed, but not which. So each has handlers from its
  * start on (before a request and between two they are ours), and takes the request that arrives by the first piece of its
  * body, which comes in the same turn, even where it is empty. Only a chunked body may come later: its connection stays
- * unknown, and ends with the answer. To touch one that is gone would be the end of the process: so where it isn't known
+ * unknown, and ends with the answer; so does one whose request is answered before its body has come, since the end of that
+ * takes the handler away which the next request would be known by. To touch one that is gone would be the end of the process: so where it isn't known
  * which one has begun a request, or is gone, none of its network counts as idle until it has rested again.
  */
 export class Connections {
@@ -54,8 +57,7 @@ export class Connections {
   #open = 0;
   #arriving: Arriving | null = null;
   readonly #of = new WeakMap<Arriving, Connection>();
-  /** Requests whose connection isn't known. */
-  readonly #strays = new WeakMap<Arriving, Network>();
+  readonly #from = new WeakMap<Arriving, Network>();
 
   /** @param most connections by TCP; one network has half of them */
   constructor(most: number) {
@@ -74,6 +76,7 @@ export class Connections {
     app.any('/*', (res, req) => {
       const arriving = begin(res, req);
       const network = this.#networks.get(networkOf(addressOf(res)));
+      if (network !== undefined) this.#from.set(arriving, network);
       res.onAborted(() => {
         arriving.onAborted();
         const connection = this.#of.get(arriving);
@@ -81,25 +84,30 @@ export class Connections {
         if (connection !== undefined) this.#closed(connection);
         else this.#strayed(network);
       });
-      if (!arriving.isChunked) this.#arriving = arriving;
-      else if (network !== undefined) {
+      this.#arriving = arriving.isChunked ? null : arriving;
+      if (!arriving.isChunked) return;
+      if (network !== undefined) {
         res.onData(arriving.onData);
         network.idle.clear();
-        this.#strays.set(arriving, network);
       }
     });
   }
 
   /** Whether the connection of a request has to end with its answer. */
   isStray(arriving: Arriving): boolean {
-    return this.#strays.has(arriving);
+    return this.#of.get(arriving)?.isWhole !== true;
   }
 
   /** The answer to a request was written, in this very call; its connection is without one. */
   rest(arriving: Arriving): void {
     const connection = this.#of.get(arriving);
     if (connection === undefined) {
-      this.#strayed(this.#strays.get(arriving));
+      this.#strayed(this.#from.get(arriving));
+      return;
+    }
+    if (!connection.isWhole) {
+      // It ends with this.
+      connection.res.onAborted(() => this.#closed(connection));
       return;
     }
     connection.request = null;
@@ -110,7 +118,7 @@ export class Connections {
   #opened(res: Response): void {
     const name = networkOf(addressOf(res));
     const network = this.#networks.get(name) ?? { name, open: 0, idle: new Set() };
-    const connection: Connection = { res, network, request: null };
+    const connection: Connection = { res, network, request: null, isWhole: true };
     if (name !== '' && !this.#makeRoom(network)) {
       res.close();
       return;
@@ -136,12 +144,14 @@ export class Connections {
   #listen(connection: Connection): void {
     connection.res.onAborted(() => this.#closed(connection));
     connection.res.onData((chunk, isLast) => {
-      if (this.#arriving !== null) {
+      if (this.#arriving !== null && connection.request === null) {
         connection.request = this.#arriving;
+        connection.isWhole = false;
         connection.network.idle.delete(connection);
         this.#of.set(this.#arriving, connection);
         this.#arriving = null;
       }
+      connection.isWhole ||= isLast;
       connection.request?.onData(chunk, isLast);
     });
   }
@@ -159,6 +169,7 @@ export class Connections {
   }
 
   #left(network: Network): void {
+    if (network.open === 0) return;
     network.open--;
     if (network.name !== '') this.#open--;
     if (network.open === 0) this.#networks.delete(network.name);
