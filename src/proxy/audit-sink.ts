@@ -34,12 +34,14 @@ export class AuditSink {
   /** Whose request a slot holds. */
   readonly #owners: (Active | null)[] = new Array(slotCount).fill(null);
   #timer: NodeJS.Timeout | null = null;
+  readonly #failed: (error: unknown) => void;
 
   /**
    * @param memory of `auditMemoryBytes`, all zero
    * @param sessions what outlives the process
    * @param ring tells the main thread that there is something to read
    * @param health shared word: 0 the log is being written, 1 it can't be
+   * @param failed says so in the log where something of ours threw
    */
   constructor(
     memory: SharedArrayBuffer,
@@ -47,7 +49,9 @@ export class AuditSink {
     ring: () => void,
     health: Int32Array,
     failOpen: boolean,
+    failed: (error: unknown) => void,
   ) {
+    this.#failed = failed;
     this.#sessions = sessions;
     this.#words = new Int32Array(memory, 0, word.slots + slotCount);
     this.#bytes = Buffer.from(memory);
@@ -96,7 +100,7 @@ export class AuditSink {
     if (this.#waiting.length === 0 && this.#move(slot, whole)) return;
     Atomics.store(this.#words, word.slots + slot, -whole);
     this.#waiting.push(slot);
-    this.#timer ??= setTimeout(() => this.flush(), retryMs);
+    this.#flushLater();
   }
 
   /** What `begin` gave `slot` for needs no record of its own: no upstream saw anything of it. */
@@ -122,12 +126,25 @@ export class AuditSink {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
     let moved = 0;
-    for (const slot of this.#waiting) {
-      if (!this.#move(slot, -Atomics.load(this.#words, word.slots + slot))) break;
-      moved++;
+    try {
+      for (const slot of this.#waiting) {
+        if (!this.#move(slot, -Atomics.load(this.#words, word.slots + slot))) break;
+        moved++;
+      }
+    } finally {
+      this.#waiting.splice(0, moved);
+      if (this.#waiting.length > 0) this.#flushLater();
     }
-    this.#waiting.splice(0, moved);
-    if (this.#waiting.length > 0) this.#timer = setTimeout(() => this.flush(), retryMs);
+  }
+
+  #flushLater(): void {
+    this.#timer ??= setTimeout(() => {
+      try {
+        this.flush();
+      } catch (error) {
+        this.#failed(error);
+      }
+    }, retryMs);
   }
 
   /** Lets go of sessions that have nothing under way any more; to be called now and then. */

@@ -40,14 +40,24 @@ export class BlindTunnel implements Swept {
   #ended = false;
 
   readonly #onData = (chunk: Buffer): void => {
-    this.#early.push(chunk);
-    if (this.#early.length > maxEarly) this.#socket.pause();
+    try {
+      this.#early.push(chunk);
+      if (this.#early.length > maxEarly) this.#socket.pause();
+    } catch (error) {
+      this.fail(error);
+    }
   };
   readonly #onEnd = (): void => {
     // Nobody who speaks TLS closes one direction before the first answer.
-    if (this.#isTls) this.#end('client_closed');
+    if (this.#isTls) this.#onClose();
   };
-  readonly #onClose = (): void => this.#end('client_closed');
+  readonly #onClose = (): void => {
+    try {
+      this.#end('client_closed');
+    } catch (error) {
+      this.fail(error);
+    }
+  };
 
   /** @param isTls what goes through it is TLS, which `unmatched_tls` has to allow */
   constructor(

@@ -455,12 +455,8 @@ export class ClientConnection implements Swept {
     this.#waitsTurn = false;
     const bytes = this.takePending();
     if (this.#closing || bytes === null) return;
-    try {
-      this.#next(bytes, 0);
-      if (!this.#waitsTurn) this.resume();
-    } catch (error) {
-      this.fail(error);
-    }
+    this.#next(bytes, 0);
+    if (!this.#waitsTurn) this.resume();
   }
 
   /** Ends the connection after what was written: half-closes, reads over what still comes, then closes. */
@@ -619,34 +615,22 @@ type Owned = net.Socket & { [owner]: ClientConnection };
 function onData(this: net.Socket, chunk: Buffer): void {
   (this as Owned)[owner].receive(chunk);
 }
-function onEnd(this: net.Socket): void {
-  const connection = (this as Owned)[owner];
-  try {
-    connection.onEnd();
-  } catch (error) {
-    connection.fail(error);
-  }
-}
-function onDrain(this: net.Socket): void {
-  const connection = (this as Owned)[owner];
-  try {
-    connection.onDrain();
-  } catch (error) {
-    connection.fail(error);
-  }
-}
-function onFinish(this: net.Socket): void {
-  (this as Owned)[owner].onFinish();
-}
-function onClose(this: net.Socket): void {
-  const connection = (this as Owned)[owner];
-  try {
-    connection.onClose();
-  } catch (error) {
-    connection.fail(error);
-  }
-}
+const onEnd = contained('onEnd');
+const onDrain = contained('onDrain');
+const onFinish = contained('onFinish');
+const onClose = contained('onClose');
 function ignore(): void {}
+
+function contained(event: 'onEnd' | 'onDrain' | 'onFinish' | 'onClose'): (this: net.Socket) => void {
+  return function (this: net.Socket): void {
+    const connection = (this as Owned)[owner];
+    try {
+      connection[event]();
+    } catch (error) {
+      connection.fail(error);
+    }
+  };
+}
 
 function same(a: Authority, b: Authority): boolean {
   return a.host === b.host && a.port === b.port;

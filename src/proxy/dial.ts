@@ -136,6 +136,7 @@ export class Dialler {
     const secure = target.scheme === 'https';
     let connected = false;
     let spokeFirst = false;
+    let handedOver = false;
     const options = {
       host: address,
       port,
@@ -155,7 +156,14 @@ export class Dialler {
           secureContext: this.#options.secureContext,
           // RFC 6066 3: an address is never a server name; it is verified as the host all the same.
           servername: literal === 0 ? name : '',
-          checkServerIdentity: (_, certificate) => identityError(name, literal !== 0, certificate),
+          checkServerIdentity: (_, certificate) => {
+            try {
+              return identityError(name, literal !== 0, certificate);
+            } catch (error) {
+              this.#options.failed(error);
+              return error as Error;
+            }
+          },
           ALPNProtocols: alpnHttp1,
           session: this.#sessions.get(sessionKey),
           // Said outright: the default can be turned off by an environment variable.
@@ -176,8 +184,6 @@ export class Dialler {
       socket.destroy();
       done(why);
     };
-    const fail = (error: NodeJS.ErrnoException | null): void =>
-      end(spokeFirst ? problem('upstream_protocol') : failureOf(error, target, connected));
     // What throws in a callback would end the thread.
     const contained =
       <T extends unknown[]>(work: (...given: T) => void) =>
@@ -186,9 +192,14 @@ export class Dialler {
           work(...given);
         } catch (error) {
           this.#options.failed(error);
-          end(problem('internal'));
+          // Who has it hears of its end.
+          if (handedOver) socket.destroy();
+          else end(problem('internal'));
         }
       };
+    const fail = contained((error: NodeJS.ErrnoException | null) =>
+      end(spokeFirst ? problem('upstream_protocol') : failureOf(error, target, connected)),
+    );
     const closed = (): void => fail(Object.assign(new Error('closed'), { code: 'ECONNRESET' }));
     let timer = setTimeout(fail, connectMs, null);
     const ready = contained(() => {
@@ -197,6 +208,7 @@ export class Dialler {
       socket.removeListener('error', fail);
       socket.removeListener('close', closed);
       done(connection);
+      handedOver = true;
     });
     const startedAt = performance.now();
     socket.once('error', fail);

@@ -766,6 +766,8 @@ export class Exchange implements UpstreamUser, DecodedSink {
         return;
       }
       if (!this.#recorded) this.#record('internal');
+      // Its record waits for what was being looked at.
+      else this.#reflection?.end();
     } catch {
       this.#giveUp();
     }
@@ -840,9 +842,13 @@ export class Exchange implements UpstreamUser, DecodedSink {
       lane.record(facts, { ...outcome, reflected: reflection.names }, this.#recordSlot);
     } else {
       // The body is with the client, and its decoded form is still being looked at.
-      reflection.whenOver(() =>
-        lane.record(facts, { ...outcome, reflected: reflection.names }, this.#recordSlot),
-      );
+      reflection.whenOver(() => {
+        try {
+          lane.record(facts, { ...outcome, reflected: reflection.names }, this.#recordSlot);
+        } catch (error) {
+          lane.failed(error, this.requestId);
+        }
+      });
     }
     this.#recorded = true;
   }

@@ -48,4 +48,9 @@ export class Intake implements Waiting {
     this.#waits = false;
     if (!this.#held) this.#socket.resume();
   }
+
+  fail(error: unknown): void {
+    this.#turns.failed(error);
+    this.#socket.destroy();
+  }
 }

@@ -61,9 +61,14 @@ export class Lookups {
   #askers = 0;
   #waiting = 0;
   #poll: NodeJS.Timeout | null = null;
+  readonly #failed: (error: unknown) => void;
 
-  /** @param limitMs how long a request waits for its name */
-  constructor(lookup: Lookup, shares: Shares, limitMs: number) {
+  /**
+   * @param limitMs how long a request waits for its name
+   * @param failed says so in the log where something of ours threw
+   */
+  constructor(lookup: Lookup, shares: Shares, limitMs: number, failed: (error: unknown) => void) {
+    this.#failed = failed;
     this.#lookup = lookup;
     this.#shares = shares;
     this.#limitMs = limitMs;
@@ -94,12 +99,27 @@ export class Lookups {
     line.askers++;
     this.#askers++;
     const asked = flight;
-    asker.timer = setTimeout(() => {
+    asker.timer = setTimeout(() => this.#tell(line, asked, asker, 'late'), this.#limitMs);
+    try {
+      this.#serve();
+    } catch (error) {
       this.#leave(line, asked, asker);
-      done('late');
-    }, this.#limitMs);
-    this.#serve();
+      throw error;
+    }
     return () => this.#leave(line, asked, asker);
+  }
+
+  /** Who asks contains what goes wrong with them; what goes wrong here is theirs, too. */
+  #tell(line: Line, flight: Flight, asker: Asker, found: Found): void {
+    try {
+      try {
+        this.#leave(line, flight, asker);
+      } finally {
+        asker.done(found);
+      }
+    } catch (error) {
+      this.#failed(error);
+    }
   }
 
   #leave(line: Line, flight: Flight, asker: Asker): void {
@@ -125,10 +145,20 @@ export class Lookups {
     if (this.#waiting > 0) this.#serveLater();
   }
 
+  /** Outside of anybody's request. */
+  #goOn(): void {
+    try {
+      this.#serve();
+    } catch (error) {
+      this.#failed(error);
+      this.#serveLater();
+    }
+  }
+
   #serveLater(): void {
     this.#poll ??= setTimeout(() => {
       this.#poll = null;
-      this.#serve();
+      this.#goOn();
     }, pollMs * Math.random());
   }
 
@@ -149,7 +179,13 @@ export class Lookups {
       this.#lines.delete(line.slot);
       this.#lines.set(line.slot, line);
       this.#wait(-1);
-      this.#start(line, line.waiting.shift() as Flight);
+      const flight = line.waiting.shift() as Flight;
+      try {
+        this.#start(line, flight);
+      } catch (error) {
+        this.#failed(error);
+        this.#end(line, flight, 'unknown');
+      }
       return true;
     }
     return false;
@@ -159,18 +195,31 @@ export class Lookups {
     const { lookups, allLookups } = this.#shares;
     lookups.add(line.slot);
     allLookups.add(0);
-    this.#lookup(flight.host, { all: true, order: 'verbatim' }, (error, found) => {
+    const giveBack = (): void => {
       lookups.sub(line.slot);
       allLookups.sub(0);
-      this.#landed(line, flight);
-      const addresses = error === null ? found.map(({ address }) => address) : 'unknown';
-      for (const asker of [...flight.askers]) {
-        this.#leave(line, flight, asker);
-        asker.done(addresses);
-      }
-      // Another lane waits, too: this one isn't first because the thread was its own.
-      if (this.#shares.waitingLookups.of(0) > this.#waiting) this.#serveLater();
-      else this.#serve();
-    });
+    };
+    try {
+      this.#lookup(flight.host, { all: true, order: 'verbatim' }, (error, found) => {
+        giveBack();
+        try {
+          this.#end(line, flight, error === null ? found.map(({ address }) => address) : 'unknown');
+        } catch (error) {
+          this.#failed(error);
+          this.#end(line, flight, 'unknown');
+        }
+        // Another lane waits, too: this one isn't first because the thread was its own.
+        if (this.#shares.waitingLookups.of(0) > this.#waiting) this.#serveLater();
+        else this.#goOn();
+      });
+    } catch (error) {
+      giveBack();
+      throw error;
+    }
+  }
+
+  #end(line: Line, flight: Flight, found: Found): void {
+    this.#landed(line, flight);
+    for (const asker of [...flight.askers]) this.#tell(line, flight, asker, found);
   }
 }

@@ -20,6 +20,8 @@ export interface DecodedSink {
   onBadCoding(): void;
   /** More coded bytes may come. */
   onDecoderDrain(): void;
+  /** Something of ours threw while the body was looked at. Never throws. */
+  fail(error: unknown): void;
 }
 
 /**
@@ -96,15 +98,27 @@ export class Reflection {
         values: head.values.filter((_, i) => kept[i]),
       };
     }
-    decoder.on('data', (content: Buffer) => {
+    this.#on(decoder, sink, 'data', (content) => {
       this.#scanner.look(content, false);
       this.#decoded += content.length;
       // What is made to be long isn't decoded to its end.
       if (this.#decoded > mostDecoded) this.end();
     });
-    decoder.on('end', () => this.end());
-    decoder.on('error', () => this.end());
+    this.#on(decoder, sink, 'end', () => this.end());
+    this.#on(decoder, sink, 'error', () => this.end());
     return head;
+  }
+
+  /** Nobody else contains what goes wrong in a decoder's events. */
+  #on(decoder: Decoder, sink: DecodedSink, event: string, tell: (content: Buffer) => void): void {
+    decoder.on(event, (content) => {
+      try {
+        tell(content);
+      } catch (error) {
+        sink.fail(error);
+        decoder.destroy();
+      }
+    });
   }
 
   /** The next piece of the body; what of it goes on now. */
@@ -155,12 +169,12 @@ export class Reflection {
 
   #feed(decoder: Decoder, sink: DecodedSink): void {
     const isOver = () => this.#decoder === null;
-    decoder.on('data', (content: Buffer) => {
+    this.#on(decoder, sink, 'data', (content) => {
       if (isOver()) return;
       const shown = this.#scanner.redact(content, false);
       if (shown.length > 0 && !sink.onDecoded(shown)) decoder.pause();
     });
-    decoder.on('drain', () => isOver() || sink.onDecoderDrain());
+    this.#on(decoder, sink, 'drain', () => isOver() || sink.onDecoderDrain());
     const finish = () => {
       if (isOver()) return;
       const rest = this.#scanner.redact(Buffer.alloc(0), true);
@@ -168,8 +182,8 @@ export class Reflection {
       this.end();
       sink.onDecodedEnd();
     };
-    decoder.on('end', finish);
-    decoder.on('error', () => {
+    this.#on(decoder, sink, 'end', finish);
+    this.#on(decoder, sink, 'error', () => {
       if (isOver()) return;
       // Nothing at all is an empty body in any coding.
       if (this.#bytesIn === 0) finish();

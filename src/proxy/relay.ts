@@ -50,17 +50,20 @@ export class Relay implements UpstreamUser, Swept {
   start(fromClient: Buffer, fromUpstream: Buffer): void {
     this.#lane.sweeper.add(this);
     const client = this.#client;
-    client.on('data', (chunk: Buffer) => {
-      try {
-        this.#onClientData(chunk);
-      } catch (error) {
-        this.fail(error);
-      }
-    });
-    client.on('end', () => this.#upstream.end());
-    client.on('drain', () => this.#fromUpstream.resume());
+    const on = (event: string, tell: (chunk: Buffer) => void): void => {
+      client.on(event, (chunk) => {
+        try {
+          tell(chunk);
+        } catch (error) {
+          this.fail(error);
+        }
+      });
+    };
+    on('data', (chunk) => this.#onClientData(chunk));
+    on('end', () => this.#upstream.end());
+    on('drain', () => this.#fromUpstream.resume());
     client.on('error', () => {});
-    client.on('close', () => {
+    on('close', () => {
       this.#upstream.destroy();
       this.#end(null);
     });
@@ -127,7 +130,11 @@ export class Relay implements UpstreamUser, Swept {
 
   fail(error: unknown): void {
     this.#lane.failed(error, null);
-    this.#cutOff('internal');
+    try {
+      this.#cutOff('internal');
+    } catch (again) {
+      this.#lane.failed(again, null);
+    }
   }
 
   #cutOff(error: string | null): void {

@@ -19,16 +19,15 @@ export function serverSocket(
 ): void {
   socket.pause();
   if (early.length > 0) socket.unshift(early);
-  const begin = (): void => {
-    if (socket.destroyed) return;
-    try {
-      handshake(lane, socket, secureContext, ready);
-    } catch (error) {
+  lane.turns.wait(owner, {
+    onTurn: () => {
+      if (!socket.destroyed) handshake(lane, socket, secureContext, ready);
+    },
+    fail: (error) => {
       lane.failed(error, null);
       socket.destroy();
-    }
-  };
-  lane.turns.wait(owner, { onTurn: begin });
+    },
+  });
 }
 
 function handshake(

@@ -45,8 +45,11 @@ export class Tunnel implements Swept {
     }
   };
   readonly #onClose = (): void => {
-    this.#leave();
-    this.#socket.destroy();
+    try {
+      this.#drop();
+    } catch (error) {
+      this.fail(error);
+    }
   };
 
   constructor(lane: Lane, socket: net.Socket, authority: Authority, access: Access, early: Buffer) {
@@ -172,7 +175,11 @@ export class Tunnel implements Swept {
 
   fail(error: unknown): void {
     this.#lane.failed(error, null);
-    this.#drop();
+    try {
+      this.#drop();
+    } catch {
+      this.#socket.destroy();
+    }
   }
 
   onDeadline(): void {

@@ -1,6 +1,8 @@
 /** What can be put off until its turn. */
 export interface Waiting {
   onTurn(): void;
+  /** Its turn threw: what it carries ends. Never throws. */
+  fail(error: unknown): void;
 }
 
 /** How many owners have a turn before what else has come is looked at: at 64 KiB each, about half a millisecond. */
@@ -15,6 +17,12 @@ export class Turns {
   /** In the order in which they are served; an owner that was goes to the end. */
   readonly #queues = new Map<unknown, Waiting[]>();
   #scheduled = false;
+  /** Says so in the log where something of ours threw. */
+  readonly failed: (error: unknown) => void;
+
+  constructor(failed: (error: unknown) => void) {
+    this.failed = failed;
+  }
 
   /** `waiting` has its turn in a later round of the event loop, once. */
   wait(owner: unknown, waiting: Waiting): void {
@@ -38,7 +46,11 @@ export class Turns {
       const next = queue.shift() as Waiting;
       this.#queues.delete(owner);
       if (queue.length > 0) this.#queues.set(owner, queue);
-      next.onTurn();
+      try {
+        next.onTurn();
+      } catch (error) {
+        next.fail(error);
+      }
     }
     if (this.#queues.size > 0) this.#schedule();
   };

@@ -68,36 +68,34 @@ export class Upstream implements Swept {
       const { user } = this;
       if (user === null) this.destroy();
       else {
-        this.#intake.took(chunk.length);
         try {
+          this.#intake.took(chunk.length);
           user.onUpstreamData(chunk);
         } catch (error) {
           this.#fail(user, error);
         }
       }
     };
-    socket.on('end', () => {
-      const { user } = this;
-      if (user === null) this.destroy();
-      else {
+    const on = (event: string, tell: (user: UpstreamUser | null) => void): void => {
+      socket.on(event, () => {
+        const { user } = this;
         try {
-          user.onUpstreamEnd();
+          tell(user);
         } catch (error) {
           this.#fail(user, error);
         }
-      }
+      });
+    };
+    on('end', (user) => {
+      if (user === null) this.destroy();
+      else user.onUpstreamEnd();
     });
     socket.on('error', () => {});
-    socket.on('drain', () => this.user?.onUpstreamDrain());
-    socket.on('close', () => {
+    on('drain', (user) => user?.onUpstreamDrain());
+    on('close', (user) => {
       this.#pool.forget(this);
-      const { user } = this;
       this.user = null;
-      try {
-        user?.onUpstreamClose();
-      } catch (error) {
-        this.#fail(user, error);
-      }
+      user?.onUpstreamClose();
     });
     socket.resume();
   }
@@ -140,7 +138,8 @@ export class Upstream implements Swept {
   }
 
   #fail(user: UpstreamUser | null, error: unknown): void {
-    user?.fail(error);
+    if (user === null) this.#pool.turns.failed(error);
+    else user.fail(error);
     this.destroy();
   }
 

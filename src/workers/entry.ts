@@ -46,19 +46,21 @@ export default async function lane(
   const peers = connect<LanePeers>(port, ['ca', 'vault'], { credits: 1024 });
   const state = new LaneState();
   const reader = new StateReader(boot.statePort, shared.epoch, state);
+  const failures = new FailureLog((line) => process.stderr.write(line));
+  const failed = (error: unknown): void => failures.failed(error, null);
   const audit = new AuditSink(
     boot.audit.memory,
     new ActiveSessions(boot.audit.runFile),
     () => boot.audit.port.postMessage(null),
     new Int32Array(shared.auditHealth),
     options.auditFailOpen,
+    failed,
   );
   const refusals = new RefusalSums((line) => audit.add(line), options.auditRefusalRate);
-  const failures = new FailureLog((line) => process.stderr.write(line));
   const meters = new Meters(shared.meters, boot.lane);
   const leaves = new Leaves(peers.ca, boot.leafKeyPem, boot.ticketKeys);
   const listenerLeaf = await leaves.listener(boot.listenerNames);
-  const turns = new Turns();
+  const turns = new Turns(failed);
   let sweeps = 0;
   const sweeper = new Sweeper(() => {
     reader.gate();
@@ -81,9 +83,9 @@ export default async function lane(
   const { connect: connectMs, upstreamTls: tlsMs } = options.timeouts;
   const dialler = new Dialler({
     netguard,
-    lookups: new Lookups(seams.lookup, shares, connectMs),
+    lookups: new Lookups(seams.lookup, shares, connectMs, failed),
     secureContext,
-    failed: (error) => failures.failed(error, null),
+    failed,
     connectMs,
     tlsMs,
   });

@@ -31,7 +31,13 @@ function resolver() {
 
 function lanes(lookup: Lookup, count: number, limitMs = 60_000): Lookups[] {
   const shared = shareMemory(count);
-  return Array.from({ length: count }, (_, i) => new Lookups(lookup, new Shares(shared, count, i), limitMs));
+  const failed = (error: unknown): void => {
+    throw error;
+  };
+  return Array.from(
+    { length: count },
+    (_, i) => new Lookups(lookup, new Shares(shared, count, i), limitMs, failed),
+  );
 }
 
 t.test('a session has four look-ups under way, over all lanes; all have 32', async (t) => {
