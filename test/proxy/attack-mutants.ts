@@ -130,7 +130,7 @@ export const attackMutants: readonly AttackMutant[] = [
   {
     name: 'lets a value climb the path',
     file: 'substitute.ts',
-    changes: [['changesDots(done.text, found)', 'false']],
+    changes: [['return changesDots(text, found) ?', 'return false ?']],
     seenBy: 'attacks-injection',
   },
   {
@@ -262,5 +262,69 @@ export const attackMutants: readonly AttackMutant[] = [
     file: 'dial.ts',
     changes: [['rejectUnauthorized: true,', 'rejectUnauthorized: false,']],
     seenBy: 'attacks',
+  },
+  {
+    name: 'lets a throw end the lane',
+    file: 'client-connection.ts',
+    changes: [
+      [
+        'this.#onData(chunk);\n    } catch (error) {\n      this.fail(error);',
+        'this.#onData(chunk);\n    } catch (error) {\n      throw error;',
+      ],
+    ],
+    seenBy: 'containment',
+  },
+  {
+    name: 'replaces a placeholder anywhere',
+    file: 'substitute.ts',
+    changes: [['if (isPlace(slot, start)) {', '{']],
+    seenBy: 'substitution',
+  },
+  {
+    name: 'builds before it checks the size',
+    file: 'substitute.ts',
+    changes: [
+      ["if (end + growth > room) return { failed: 'size', key: slot.key };", ''],
+      [
+        "found !== null && raw.length + growth > room ? { failed: 'size', key: found.slots[0].key } : found",
+        'found',
+      ],
+    ],
+    seenBy: 'substitution',
+  },
+  {
+    name: 'lets an echo through',
+    file: 'reflection.ts',
+    changes: [
+      [
+        'return this.#watch.redacts ? this.#scanner.redact(content, last)',
+        'return this.#watch.redacts ? content',
+      ],
+    ],
+    seenBy: 'reflection',
+  },
+  {
+    name: 'records each refusal',
+    file: 'refusal-sums.ts',
+    changes: [['if (this.#rate === 0) return true;', 'if (this.#rate !== -1) return true;']],
+    seenBy: 'refusals',
+  },
+  {
+    name: 'gives one session all look-ups',
+    file: 'lookups.ts',
+    changes: [['const most = Math.min(maxOfOne, free / 2);', 'const most = free;']],
+    seenBy: 'lookups',
+  },
+  {
+    name: 'passes TRACK',
+    file: 'methods.ts',
+    changes: [['/^trac[ek]$/i', '/^trace$/i']],
+    seenBy: 'reuse',
+  },
+  {
+    name: 'records long paths whole',
+    file: 'audit-line.ts',
+    changes: [['if (path.length <= maxPath)', 'if (path.length >= 0)']],
+    seenBy: 'refusals',
   },
 ];
