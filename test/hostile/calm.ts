@@ -63,8 +63,16 @@ export async function startCalm(
     async measure(least, over) {
       const times: number[] = [];
       while (times.length < least || !over()) {
-        times.push(await ask());
-        if (times.length % 25 === 0) await askShared();
+        try {
+          times.push(await ask());
+          if (times.length % 25 === 0) await askShared();
+        } catch (error) {
+          // Its connection is gone: that is all that can be wrong with one.
+          wrong.push(
+            `request ${n}, tunnels ${tunnels.map(({ closed }) => closed)}: ${(error as Error).stack}`,
+          );
+          return times;
+        }
         await new Promise((resolve) => setTimeout(resolve, pauseMs));
       }
       return times;

@@ -5,9 +5,9 @@ import { type Attack, attack, head, type Making } from './attack.ts';
  * should have ended them.
  */
 
-/** A request within a body. Its own body is not all there: who took it for a request would wait for more. */
+/** A request within a body. Who took it for a request would wait for more of its body: the head of what comes next. */
 const inner = ({ authority, index }: Making, host: string): string =>
-  `POST /s${index}~note HTTP/1.1\r\nHost: ${authority(host)}\r\nContent-Length: 400\r\n\r\nnote=`;
+  `POST /s${index}~note HTTP/1.1\r\nHost: ${authority(host)}\r\nContent-Length: 120\r\n\r\nnote=`;
 
 const chunked = (body: string): string => `${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`;
 
