@@ -108,8 +108,8 @@ function judge(report: Mutable, index: number, one: Attack, { answers, received,
 
 function onShown(report: Mutable, index: number, { host, text }: Attack): void {
   report.shown++;
-  // Who says gzip and sends something else isn't looked into where nothing is covered.
-  if (host === 'audited.test' && !text.includes('.false.')) report.audited.push(`h${index}`);
+  // Where nothing is covered, what is coded twice, or says gzip and is none, goes by unread (protocol, "Reflection").
+  if (host === 'audited.test' && !/\.(false|twice)\./.test(text)) report.audited.push(`h${index}`);
 }
 
 /** So many of each agent at once; how many had which status, by agent. */
