@@ -41,9 +41,7 @@ export interface AuditKeepingOptions {
  */
 export async function keepAudit(options: AuditKeepingOptions): Promise<AuditKeeping> {
   const { directory, store, kek, clock, settings } = options;
-  const rows = await auditRows(store, kek, true);
-  if (rows === null) throw new StoreError('store_failed', 'The audit key could not be made.');
-  const { key, anchor, lost } = rows;
+  const { vouching, ...known } = await auditRows(store, kek);
   let vault: Ref<VaultProtocol> | null = null;
 
   async function keep(next: AuditAnchor): Promise<void> {
@@ -54,15 +52,13 @@ export async function keepAudit(options: AuditKeepingOptions): Promise<AuditKeep
 
   const { 'audit-retain-days': retainDays, 'audit-retain-bytes': retainBytes } = settings;
   try {
-    const found = await verifyAuditLog(directory, { key, anchor, newestBytes: readAtStart }).catch(
-      nothingThere,
-    );
+    const found = await verifyAuditLog(directory, { ...known, newestBytes: readAtStart }).catch(nothingThere);
     const log = openAuditLog(directory, {
-      ...{ clock, key, anchor, keep },
+      ...{ ...known, clock, keep },
       retainDays: retainDays ?? undefined,
       retainBytes: retainBytes ?? undefined,
     });
-    const damage = found === null || found.ok ? (lost ? lostAnchor : null) : damageOf(found);
+    const damage = found === null || found.ok ? null : damageOf(found);
     if (damage !== null) {
       const time = new Date(clock.now()).toISOString();
       const { firstBad, missing } = found ?? {};
@@ -71,10 +67,12 @@ export async function keepAudit(options: AuditKeepingOptions): Promise<AuditKeep
       );
     }
     await log.settle();
+    // Not before there is one: a start that ends here finds none.
+    if (vouching !== null) await store.commit([vouching]);
     return {
       log,
       damage,
-      verify: () => verifyAuditLog(directory, { key, anchor: log.anchor() }),
+      verify: () => verifyAuditLog(directory, { key: known.key, anchor: log.anchor() }),
       handOver(ref) {
         vault = ref;
       },
@@ -92,9 +90,6 @@ export async function keepAudit(options: AuditKeepingOptions): Promise<AuditKeep
     );
   }
 }
-
-const lostAnchor =
-  'the store has lost what it knew of where the log ends, so that a missing end cannot be told';
 
 function nothingThere(error: NodeJS.ErrnoException): null {
   if (error.code === 'ENOENT') return null;

@@ -36,6 +36,8 @@ export interface AuditAnchor {
   readonly first: Link;
   /** The last batch that is known to be on the disk. */
   readonly head: Link;
+  /** Where the log stood when the store had lost all of this: what was missing by then can't be told. */
+  readonly lost?: Link;
 }
 
 /** The chain's key; null: that of segments of version 1, which have none. */

@@ -39,6 +39,10 @@ export interface AuditLogOptions {
   readonly key: KeyObject;
   /** What the store knows of the log; null: nothing yet. */
   readonly anchor: AuditAnchor | null;
+  /** Without an anchor: the last batch that may have no key. Default: as the log says. */
+  readonly unkeyed?: Link | null;
+  /** There ought to be an anchor, and isn't: the next ones say so, until retention is past it. */
+  readonly lost?: boolean;
   /** Keeps in the store where the log stands; called within a second of each batch. A rejection: it is tried again. */
   readonly keep: (anchor: AuditAnchor) => Promise<void>;
   /** A segment that would grow over this many octets is closed and another begun. Default 64 MiB. */
@@ -90,6 +94,7 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
   let last: Link = genesis;
   let unkeyed: Link = options.anchor?.unkeyed ?? genesis;
   let first: Link = options.anchor?.first ?? genesis;
+  let lost: Link | undefined = options.anchor?.lost;
   /** Segments that retention gave up; they go once the store knows. */
   const given: string[] = [];
   /** How much of each segment is whose, as far as it was needed. */
@@ -101,7 +106,7 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
   /** A batch is put together in it. */
   let scratch = Buffer.alloc(0);
   const followers = new Set<(records: string) => void>();
-  const anchor = (): AuditAnchor => ({ unkeyed, first, head: last });
+  const anchor = (): AuditAnchor => ({ unkeyed, first, head: last, ...(lost && { lost }) });
   const anchoring = new Anchoring({
     clock,
     folder,
@@ -147,7 +152,8 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
     if (options.anchor === null) {
       const headers = segmentsOf(readdirSync(folder)).map(({ name }) => headerOf(join(folder, name)));
       first = headers[0]?.last ?? genesis;
-      unkeyed = endOfUnkeyed(headers);
+      unkeyed = options.unkeyed ?? endOfUnkeyed(headers);
+      if (options.lost) lost = last;
     }
     retain();
     try {
@@ -305,6 +311,7 @@ export function openAuditLog(dir: string, options: AuditLogOptions): AuditLog {
       // What the next one goes on from isn't known: nobody could tell later that nothing more is missing.
       if (kept === undefined) return;
       first = kept;
+      if (lost !== undefined && lost.seq <= first.seq) lost = undefined;
       given.push(name);
       anchoring.changed();
     }

@@ -53,12 +53,18 @@ export interface VerifyOptions {
   readonly key: ChainKey;
   /** As of when the check begins, or before; null: it isn't known. */
   readonly anchor: AuditAnchor | null;
+  /** Without an anchor: the last batch that may have no key; null: it isn't known. Default: null. */
+  readonly unkeyed?: Link | null;
+  /** There ought to be an anchor, and isn't. */
+  readonly lost?: boolean;
   /** Of older segments than the newest with so many octets only how they follow each other is looked at. Default: none. */
   readonly newestBytes?: number;
 }
 
 const tornReason =
   'the file ends within a batch; if the server was killed, its next start cuts this off and notes it';
+const lostReason =
+  'the store has lost what it knew of where the log ends, so that a missing end cannot be told';
 const maxMissing = 100;
 
 /**
@@ -83,7 +89,7 @@ export async function verifyAuditLog(dir: string, options: VerifyOptions): Promi
 
 async function verifyOnce(folder: string, options: VerifyOptions): Promise<AuditVerdict> {
   const check = new Check(options);
-  const names = segmentsOf(await entries(folder, options.anchor !== null));
+  const names = segmentsOf(await entries(folder, options.anchor !== null || options.lost === true));
   let unread = options.newestBytes ?? Number.POSITIVE_INFINITY;
   const shallow = new Set<SegmentName>();
   for (const segment of names.toReversed()) {
@@ -150,7 +156,8 @@ class Check {
     }
     if (name !== segmentName(header.seq, header.started)) this.#bad('the header belongs to another file');
     const { anchor } = this.#options;
-    if (anchor !== null && !header.keyed && header.last.seq >= anchor.unkeyed.seq) {
+    const unkeyed = anchor?.unkeyed ?? this.#options.unkeyed ?? null;
+    if (unkeyed !== null && !header.keyed && header.last.seq >= unkeyed.seq) {
       this.#bad('the segment is chained without the key, although the log had one by then');
     }
     this.#keyed = header.keyed;
@@ -217,8 +224,9 @@ class Check {
   #pass({ seq, hash }: Link): void {
     this.#last = { seq, hash };
     const { anchor } = this.#options;
-    for (const known of anchor === null ? [] : [anchor.unkeyed, anchor.first, anchor.head]) {
-      if (known.seq === seq && known.hash !== hash)
+    const { unkeyed = null } = this.#options;
+    for (const known of anchor === null ? [unkeyed] : [anchor.unkeyed, anchor.first, anchor.head]) {
+      if (known?.seq === seq && known.hash !== hash)
         this.#bad(`batch ${seq} is not the one that the store knows`);
     }
     if (anchor !== null && seq >= anchor.head.seq) this.#passedHead = true;
@@ -273,6 +281,8 @@ class Check {
       this.#gap(Math.max(last.seq, anchor.first.seq) + 1, anchor.head.seq);
       this.#bad('the end of the log is missing');
     }
+    if (this.#options.lost) this.#bad(lostReason);
+    if (anchor?.lost !== undefined) this.#bad(`${lostReason}, up to batch ${anchor.lost.seq}`);
     this.#close(null);
     return {
       ok: this.#firstBad === undefined,

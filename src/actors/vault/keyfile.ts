@@ -68,8 +68,23 @@ export function fileKek(directory: string): KekProvider {
 
 /** The row of a store whose key is in the file. */
 export function fileRow(key: KeyObject): KekRow {
-  return { source: 'file', check: sealBlob(key, 'check', Buffer.from('ok')) };
+  return { source: 'file', check: newCheck(key) };
 }
+
+/**
+ * The check of a store that keeps an audit anchor. The row that it is in can't be left out, nor made without the key:
+ * where the anchor isn't there all the same, somebody took it away.
+ */
+export function newCheck(key: KeyObject): Sealed {
+  return sealBlob(key, 'check', Buffer.from(anchored));
+}
+
+/** Whether the store keeps an anchor; false: no server has opened it yet that keeps one. */
+export function keepsAnchor(row: KekRow, key: KeyObject): boolean {
+  return openBlob(key, 'check', row.check)?.toString() === anchored;
+}
+
+const anchored = 'audit-anchor';
 
 export function isKeyOf(row: KekRow, key: KeyObject): boolean {
   return openBlob(key, 'check', row.check) !== null;

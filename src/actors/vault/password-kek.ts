@@ -1,7 +1,7 @@
 import type { KeyObject } from 'node:crypto';
-import type { KekProvider, KekRow } from './keyfile.ts';
+import { type KekProvider, type KekRow, newCheck } from './keyfile.ts';
 import { newSalt, passwordCost, passwordProblem, type ScryptCost } from './password-hash.ts';
-import { newKey, openSealed, seal, sealBlob, takeKey } from './seal.ts';
+import { newKey, openSealed, seal, takeKey } from './seal.ts';
 import type { Secret } from './secret.ts';
 import { StoreError } from './store.ts';
 
@@ -22,8 +22,7 @@ export async function wrapKek(
   const bytes = key.export();
   const wrapped = seal(wrapping, ['key', 'master'], 1, bytes);
   bytes.fill(0);
-  const check = sealBlob(key, 'check', Buffer.from('ok'));
-  return { source: 'password', check, salt: salt.toString('base64'), cost, wrapped };
+  return { source: 'password', check: newCheck(key), salt: salt.toString('base64'), cost, wrapped };
 }
 
 /** The key-encryption key, or null where the password is wrong or the row damaged. */

@@ -2,7 +2,7 @@ import type { KeyObject } from 'node:crypto';
 import { mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { anchorRow } from './audit-rows.ts';
+import { forgetHead } from './audit-rows.ts';
 import { type BackupHead, openChunks } from './backup-format.ts';
 import { openDirectory } from './directory.ts';
 import { isKeyOf, syncDirectory, writeKeyFile } from './keyfile.ts';
@@ -89,7 +89,7 @@ async function check(folder: string, key: KeyObject): Promise<void> {
       );
     }
     // The audit log isn't part of a backup: what the anchor knows may be elsewhere, or behind what is copied back.
-    await store.commit([anchorRow(key, null)]);
+    await forgetHead(store, key);
   } finally {
     await store.close();
   }

@@ -1,5 +1,6 @@
 import { type KeyObject, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
+import { anchorRow, emptyLog } from './audit-rows.ts';
 import { type KekProvider, type KekRow, readPrivateFile, writePrivateFile } from './keyfile.ts';
 import { defaultSettings } from './model.ts';
 import { migrate, schemaRow } from './schema.ts';
@@ -45,6 +46,7 @@ function firstRows(kek: KeyObject, row: KekRow, created_at: string): Change[] {
   return [
     schemaRow,
     { table: 'meta', key: 'kek', value: row },
+    anchorRow(kek, emptyLog),
     ...newVaultRows(kek, 'default', created_at),
     { table: 'operators', key: 'owner', value: owner },
   ];
