@@ -114,6 +114,18 @@ function slotLine({ action, key, has_value }: Slot): string {
   return `  store the credential ${key}, with a value ${has_value ? 'that the agent has given' : 'from you'}`;
 }
 
+/** A line in pieces that fit, so that the terminal wraps none of it; its blanks as plain ones, few in a row. */
+function pieces(line: string): string[] {
+  const room = Math.max(20, (process.stderr.columns || 80) - 6);
+  const text = [...line.replace(/\p{Zs}/gu, ' ').replace(/ {5,}/g, '    ')];
+  const found: string[] = [];
+  // A letter may be two columns wide.
+  for (let at = 0; at < Math.max(1, text.length); at += room / 2) {
+    found.push(text.slice(Math.floor(at), Math.floor(at + room / 2)).join(''));
+  }
+  return found;
+}
+
 /** Each line behind a bar, so that none can pass for one of ours. */
 function agentLines({ id, message, user_message, services, credentials }: Proposal): string[] {
   const texts = [
@@ -130,7 +142,12 @@ function agentLines({ id, message, user_message, services, credentials }: Propos
   const shown = lines.join('\n');
   const left = [...said].length - [...shown].length;
   return [
-    ...(shown === '' ? [] : shown.split('\n').map((line) => `  | ${line}`)),
+    ...(shown === ''
+      ? []
+      : shown
+          .split('\n')
+          .flatMap(pieces)
+          .map((line) => `  | ${line}`)),
     ...(left > 0 ? [`  (${left} more characters: broker vault proposal show ${id})`] : []),
   ];
 }

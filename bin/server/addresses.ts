@@ -1,6 +1,8 @@
-import { isIPv6 } from 'node:net';
+import { lookup } from 'node:dns/promises';
+import { isIP, isIPv6 } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { FrontAddress } from '../../src/http/front-options.ts';
+import { isLoopback } from '../local-socket.ts';
 import type { ServerSettings } from './options.ts';
 
 /** The names that the API answers to, so that a web page can't reach it under another by DNS rebinding. */
@@ -8,6 +10,12 @@ export function hostNames(settings: ServerSettings, baseUrl: string): string[] {
   return [
     ...new Set([new URL(baseUrl).hostname, ...bareNames(settings.host), 'localhost', '127.0.0.1', '[::1]']),
   ];
+}
+
+/** The one address that is listened on where a name is given: of several, others may have the rest. */
+export async function listeningAddress({ host }: ServerSettings): Promise<string> {
+  if (isIP(host) !== 0) return host;
+  return (await lookup(host).catch(() => ({ address: host }))).address;
 }
 
 /** An address to listen on that is no name to be reached by gives none. */
@@ -22,18 +30,20 @@ export function urlHost(host: string): string {
 /**
  * Whether a connection to `address` and `port` ends at this server: at an address that it listens on, or by the public
  * URL, whose way here is the operator's own.
+ * @param listening the address that the API listens on
  */
-export function ownsOf(settings: ServerSettings, apiPort: number): FrontAddress['owns'] {
+export function ownsOf(settings: ServerSettings, listening: string, apiPort: number): FrontAddress['owns'] {
   const publicUrl = settings['public-url'] === null ? null : new URL(settings['public-url']);
   const publicPort = Number(publicUrl?.port || (publicUrl?.protocol === 'https:' ? 443 : 80));
   return ({ host, port, address }) => {
-    if (publicUrl?.hostname === host && publicPort === port) return true;
-    return port === apiPort && listensOn(settings.host, address);
+    if (port === apiPort && listensOn(listening, address)) return true;
+    // A name of this machine leads to more than one address of it, and others may listen there.
+    return publicUrl?.hostname === host && publicPort === port && !isLoopback(host);
   };
 }
 
 function listensOn(host: string, address: string): boolean {
-  if (host === address || (host === 'localhost' && address === '127.0.0.1')) return true;
+  if (host === address) return true;
   if (host !== '0.0.0.0' && host !== '::') return false;
   const isOther = host === '0.0.0.0' && isIPv6(address);
   const own = Object.values(networkInterfaces()).flat();

@@ -29,7 +29,7 @@ import { createRecordings } from '../../src/workers/recordings.ts';
 import { openRunFiles } from '../../src/workers/run-files.ts';
 import { claimLocalSocket } from '../local-socket.ts';
 import { failed } from '../terminal.ts';
-import { bareNames, baseUrlOf, hostNames, ownsOf, urlHost } from './addresses.ts';
+import { bareNames, baseUrlOf, hostNames, listeningAddress, ownsOf, urlHost } from './addresses.ts';
 import { keepAudit } from './audit-keeping.ts';
 import { checkSettings } from './checks.ts';
 import { createControlRecords } from './control-records.ts';
@@ -73,7 +73,7 @@ export interface Running {
 /** Lanes that don't serve by then never will. */
 /** For the vault to read the store. */
 const loadMs = 600_000;
-const startMs = 15_000;
+const startMs = 60_000;
 
 /**
  * Composes the server, the only way in which one is made: the data directory, the store and the audit log, the tree
@@ -110,6 +110,7 @@ export async function compose(
   undo.push(() => audit.close());
   if (audit.damage !== null) log('error', 'the audit log is damaged', { damage: audit.damage });
 
+  const listening = await listeningAddress(settings);
   const { apiPort, proxyPort } = await claimPorts(settings);
   const local = claimLocalSocket(directory.path, [
     baseUrlOf(settings, apiPort, tls !== null),
@@ -216,12 +217,12 @@ export async function compose(
   });
   const front = await startFront({
     address: {
-      host: settings.host,
+      host: listening,
       port: apiPort,
       tls,
       socketPath: local.path,
       maxConnections: apiConnections(),
-      owns: ownsOf(settings, apiPort),
+      owns: ownsOf(settings, listening, apiPort),
       baseUrl,
       hostNames: hostNames(settings, baseUrl),
     },

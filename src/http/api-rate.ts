@@ -1,4 +1,5 @@
 import type { Clock } from '../actors/core/clock.ts';
+import { networkOf } from '../actors/vault/network.ts';
 import { type Problem, problem } from '../actors/vault/problem.ts';
 import type { Identity } from '../actors/vault/protocol.ts';
 import { actorOf } from './caller.ts';
@@ -52,7 +53,7 @@ export function createApiRate({ rate, burst }: RateOptions, clock: Pick<Clock, '
 
   return {
     ofCaller: (identity) => take(actorOf(identity), identity.kind === 'operator' ? moreForOperators : 1),
-    ofAddress: (peer) => take(peer, moreForOperators),
+    ofAddress: (peer) => take(networkOf(peer), moreForOperators),
   };
 }
 

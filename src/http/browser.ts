@@ -1,6 +1,7 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { parseAbsolute } from '../actors/vault/authority.ts';
 import { type Problem, problem } from '../actors/vault/problem.ts';
+import { tokenKind } from '../actors/vault/token.ts';
 import type { Incoming } from './incoming.ts';
 
 /**
@@ -76,7 +77,10 @@ export function createBrowser(baseUrl: string, isTls: boolean): Browser {
       if (origin !== null && ownOrigins(incoming).includes(origin)) return null;
       return problem('forbidden', foreignOrigin);
     },
-    sessionCookies: (incoming) => cookiesOf(incoming, sessionOf(incoming).name).slice(0, maxCookies),
+    sessionCookies: (incoming) =>
+      cookiesOf(incoming, sessionOf(incoming).name)
+        .filter((each) => tokenKind(each) === 'operator')
+        .slice(0, maxCookies),
     setCookie(incoming, token, { name, path } = sessionOf(incoming)) {
       const [host = ''] = incoming.values('host');
       const secure = isSecure(host) ? '; Secure' : '';

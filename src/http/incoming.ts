@@ -9,7 +9,7 @@ export interface Incoming {
   readonly path: string;
   /** As sent, without the question mark. */
   readonly query: string;
-  /** Octets of the request line and the headers, about. */
+  /** Octets of the request line and the headers, about; without cookies, which are not the sender's choice. */
   readonly headSize: number;
   /** Every value of a header in the order of arrival; `name` in lower case. */
   values(name: string): readonly string[];

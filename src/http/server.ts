@@ -148,7 +148,7 @@ function receive(res: uWS.HttpResponse, req: uWS.HttpRequest): Receiving {
   let headSize = req.getUrl().length + (req.getQuery()?.length ?? 0);
   req.forEach((name, value) => {
     headers.push([name, value]);
-    headSize += name.length + value.length + 4;
+    if (name !== 'cookie') headSize += name.length + value.length + 4;
   });
   const over = new AbortController();
   const body = createBodyReader(maxBody);

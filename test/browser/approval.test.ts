@@ -61,6 +61,8 @@ const allow = async (page: Page) => {
   await prove(page);
   await page.getByRole('button', { name: 'Allow' }).click();
 };
+/** The page takes clicks and keys: not at once, since they may be meant for another. */
+const isSettled = (page: Page) => page.waitForFunction(`!document.body.classList.contains('settling')`);
 const heading = (page: Page) => page.getByRole('heading', { level: 1 }).innerText();
 const main = (page: Page) => page.locator('main').innerText();
 
@@ -337,6 +339,25 @@ t.test('a click that was meant for a window in front of the page decides nothing
   await page.getByText('Allowed by owner.').waitFor();
 });
 
+t.test('keys that are typed on while the page opens decide nothing', async (t) => {
+  for (const part of ['decide', 'value-TYPED_KEY']) {
+    const { id, url } = await stage.propose({
+      credentials: [
+        { action: 'set', key: 'TYPED_KEY' },
+        { action: 'delete', key: 'GONE' },
+      ],
+    });
+    const page = await visit(t, browser, stage, { user: 'owner' });
+    await page.goto(`${url}#${part}`, { waitUntil: 'commit' });
+    for (let i = 0; i < 6; i++)
+      for (const key of ['Tab', 'Space', 'h', 'Enter']) await page.keyboard.press(key, { delay: 1 });
+    await isSettled(page);
+    const found = await done(vault.ask('proposal.get', { id }));
+    t.equal(found.status, 'pending', part);
+    t.equal(new URL(page.url()).hash, '', 'whoever opened it does not say where the keyboard begins');
+  }
+});
+
 t.test('sign-in on the way, and back', async (t) => {
   const { id, url } = await stage.propose(plain);
   const page = await visit(t, browser, stage);
@@ -548,13 +569,16 @@ t.test('by keyboard alone', async (t) => {
     await page.keyboard.type(text);
   };
   await page.goto(url);
-  await page.keyboard.press('Tab');
+  await isSettled(page);
+  await page.keyboard.press('Shift+Tab');
+  await page.keyboard.press('Shift+Tab');
   t.equal(await focused(page), 'Skip to content');
   await page.keyboard.press('Enter');
   await type('name', 'owner');
   await type('password', password);
   await page.keyboard.press('Enter');
   await page.getByRole('button', { name: 'Allow' }).waitFor();
+  await isSettled(page);
   await isForEveryone(t, page, 'by keyboard');
   await tabTo('tick.0');
   await page.keyboard.press('Space');
@@ -573,6 +597,7 @@ t.test('by keyboard alone', async (t) => {
 
   const other = await stage.propose({ credentials: [{ action: 'delete', key: 'TAB_KEY' }] });
   await page.goto(other.url);
+  await isSettled(page);
   await type('reason', 'no');
   await tabTo('Deny');
   await page.keyboard.press('Space');

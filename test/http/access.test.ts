@@ -282,7 +282,7 @@ async function stateOf({ ask, operator }: TestBroker): Promise<string> {
 }
 
 t.test('by no route is a cookie enough: it changes nothing, mints nothing, and shows no token', async (t) => {
-  const broker = await startBroker();
+  const broker = await startBroker({ settings: { 'auth-failures': 0 } });
   t.teardown(broker.stop);
   const { operator, vault, baseUrl } = broker;
   const agentToken = await broker.agent('default');

@@ -448,3 +448,12 @@ t.test('long lists wait for their readers, so many of one caller at a time', asy
   for (const socket of sockets) socket.destroy();
   await eventually(async () => (await ask()).status === 200, 'served again when they are gone');
 });
+
+t.test('cookies of other ports of the host, as many as a browser keeps, shut nobody out', async (t) => {
+  const broker = await startBroker();
+  t.teardown(broker.stop);
+  const cookie = Array.from({ length: 180 }, (_, i) => `c${i}=${'x'.repeat(3500)}`).join('; ');
+  t.equal((await broker.ask('GET', '/login', { headers: { cookie } })).status, 200);
+  const long = { 'x-long': 'x'.repeat(20_000) };
+  t.equal((await broker.ask('GET', '/login', { headers: long })).status, 431, 'what isn’t a cookie counts');
+});

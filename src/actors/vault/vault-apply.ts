@@ -3,6 +3,7 @@ import type { Agent, Proposal, Session, Vault } from './model.ts';
 import { openPacked, pack, type Sealed, unwrapDataKey } from './seal.ts';
 import type { Delta } from './state.ts';
 import type { Change, CredentialRow, ServiceRow } from './store.ts';
+import { tokenNameLength } from './token-proof.ts';
 import { takeValue } from './values.ts';
 import { agentDeltas, sessionDelta, type VaultEntry, type VaultState, vaultDelta } from './vault-state.ts';
 
@@ -174,6 +175,7 @@ function applyProposal(state: VaultState, id: number, proposal: Proposal | null)
 function applySession(state: VaultState, hash: string, session: Session | null): readonly Delta[] {
   const before = state.sessions.get(hash);
   put(state.sessions, hash, session);
+  put(state.sessionNames, hash.slice(0, tokenNameLength), session && hash);
   if (session) {
     state.sessionHashes.set(session.id, hash);
     return [sessionDelta(state, session)];

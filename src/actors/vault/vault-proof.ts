@@ -13,11 +13,14 @@ export function proofHandlers(state: VaultState): Pick<Handlers<VaultProtocol>, 
   };
 }
 
-/** Whether it is still valid is judged when the token itself comes: what has ended proves nothing wrong. */
-function hashNamed({ operatorSessions, agents, sessions }: VaultState, name: string): string | null {
-  for (const hash of operatorSessions.keys()) if (hash.startsWith(name)) return hash;
-  for (const { tokens } of agents.values())
-    for (const { hash } of tokens) if (hash.startsWith(name)) return hash;
-  for (const hash of sessions.keys()) if (hash.startsWith(name)) return hash;
+/**
+ * Whether it is still valid is judged when the token itself comes: what has ended proves nothing wrong. Anybody may ask
+ * for any name: of sessions, which can be very many, none is gone through.
+ */
+function hashNamed({ operatorSessions, agentNames, sessionNames }: VaultState, name: string): string | null {
+  const session = sessionNames.get(name);
+  if (session !== undefined) return session;
+  for (const hashes of [operatorSessions, agentNames])
+    for (const hash of hashes.keys()) if (hash.startsWith(name)) return hash;
   return null;
 }

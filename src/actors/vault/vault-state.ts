@@ -42,6 +42,8 @@ export interface VaultState {
   /** By token hash. */
   readonly sessions: Map<string, Session>;
   readonly sessionHashes: Map<string, string>;
+  /** Hashes of their tokens, by what names these in a question for proof. */
+  readonly sessionNames: Map<string, string>;
   readonly agents: Map<string, Agent>;
   readonly agentNames: Map<string, string>;
   readonly invites: Map<string, Invite>;
@@ -63,6 +65,7 @@ export function emptyState(kek: KeyObject): VaultState {
     slotValues: new Map(),
     sessions: new Map(),
     sessionHashes: new Map(),
+    sessionNames: new Map(),
     agents: new Map(),
     agentNames: new Map(),
     invites: new Map(),

@@ -258,17 +258,32 @@ const proposalTypes = ['created', 'applied', 'rejected', 'expired', 'cancelled']
 const pendingCount = at('[data-pending]');
 const openProposal = at('[data-live="proposal"]');
 
-// A click that was meant for a window in front of this one decides nothing (“double-clickjacking”): for half a second
-// after the page has come to the front, its buttons take no pointer.
+// What was meant for a window in front of this one decides nothing: clicks (“double-clickjacking”), and keys that are
+// typed on while another page opens this one. For a second after the page has come to the front it takes neither, and each
+// that comes begins the second anew. A key that is held down decides nothing either.
 if (openProposal) {
   let settled;
   const settle = () => {
     document.body.classList.add('settling');
     clearTimeout(settled);
-    settled = setTimeout(() => document.body.classList.remove('settling'), 500);
+    settled = setTimeout(() => document.body.classList.remove('settling'), 1000);
   };
+  const hold = (event) => {
+    const isShortcut = event.ctrlKey || event.metaKey || event.altKey;
+    const isHeld = event.repeat && (event.key === 'Enter' || event.key === ' ');
+    const isSettling = document.body.classList.contains('settling');
+    if (!isHeld && (!isSettling || isShortcut)) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    if (isSettling) settle();
+  };
+  for (const type of ['keydown', 'click']) addEventListener(type, hold, true);
   addEventListener('focus', settle);
   document.addEventListener('visibilitychange', settle);
+  settle();
+  // Nor does whoever opens it say where the keyboard begins.
+  if (location.hash !== '') history.replaceState(null, '', location.pathname + location.search);
+  at('#main').focus({ preventScroll: true });
 }
 
 if (pendingCount) {
