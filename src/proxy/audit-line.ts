@@ -23,7 +23,7 @@ export interface RequestFacts {
 
 /** How it ended. */
 export interface Outcome {
-  /** An upstream got something of it: it has a record of its own, whatever else comes. */
+  /** Something of it left the broker, be it a look-up: it has a record of its own, whatever else comes. */
   readonly sent: boolean;
   readonly status: number;
   /** The broker's error code, or what ended the exchange early; null where all went well. */

@@ -5,7 +5,7 @@ import { Accumulator } from './accumulator.ts';
 import type { RequestFacts } from './audit-line.ts';
 import { noSlot } from './audit-sink.ts';
 import { limitOf } from './caller.ts';
-import type { Vetted } from './dial.ts';
+import { isUnasked, type Vetted } from './dial.ts';
 import type { Lane } from './lane.ts';
 import type { Access, SessionEntry } from './lane-state.ts';
 import { admit, type Target } from './plan.ts';
@@ -35,6 +35,8 @@ export class BlindTunnel implements Swept {
   /** Where it is on record while it goes on. */
   #recordSlot = noSlot;
   #holdsSlot = false;
+  /** Something of it left the broker: its name to be looked up, or a connection. */
+  #sent = false;
   #cancelDial: (() => void) | null = null;
   #relay: Relay | null = null;
   #ended = false;
@@ -118,7 +120,9 @@ export class BlindTunnel implements Swept {
       this.#refuse('overloaded');
       return;
     }
+    this.#sent = this.#authority.literal === 0;
     const cancel = lane.upstreams.dialler.resolve(session, this.#authority, (vetted) => {
+      if ('code' in vetted && isUnasked(vetted)) this.#sent = false;
       try {
         this.#onVetted(vetted);
       } catch (error) {
@@ -137,6 +141,7 @@ export class BlindTunnel implements Swept {
       const { upstreams } = this.#lane;
       const target: Target = { scheme: 'http', authority: this.#authority };
       const key = `${upstreamKey(this.#access.vault.id, target)} relay`;
+      this.#sent = true;
       this.#cancelDial = upstreams.open(this.session, key, target, vetted, (result) => {
         try {
           this.#cancelDial = null;
@@ -196,7 +201,7 @@ export class BlindTunnel implements Swept {
     const lane = this.#lane;
     if (this.#holdsSlot) lane.limits.release(this.#access.slot);
     const outcome = {
-      sent: this.#relay !== null,
+      sent: this.#sent,
       status,
       error,
       bytesIn: this.#relay?.bytesUp ?? 0,

@@ -314,3 +314,8 @@ function failureOf(error: NodeJS.ErrnoException | null, target: Target, connecte
   }
   return problem('upstream_unreachable', `${host} could not be reached on port ${port}. Try again later.`);
 }
+
+/** Whether a look-up was refused before anybody was asked: too many wait. */
+export function isUnasked({ code }: Problem): boolean {
+  return code === 'overloaded' || code === 'rate_limited';
+}

@@ -5,7 +5,7 @@ import type { RequestFacts } from './audit-line.ts';
 import { noSlot } from './audit-sink.ts';
 import { asChunk, BodyReader, bodyState, join, lastChunk } from './body.ts';
 import type { ClientConnection } from './client-connection.ts';
-import type { Vetted } from './dial.ts';
+import { isUnasked, type Vetted } from './dial.ts';
 import { isReserved, role } from './fields.ts';
 import {
   chunked,
@@ -86,7 +86,7 @@ export class Exchange implements UpstreamUser, DecodedSink {
   #finished = false;
   #recorded = false;
   #holdsSlot = true;
-  /** Something of the request went to an upstream. */
+  /** Something of the request left the broker: its name to be looked up, a connection, or itself. */
   #sent = false;
   /** Where the request is on record while it is under way, and as what. */
   #recordSlot = noSlot;
@@ -166,7 +166,11 @@ export class Exchange implements UpstreamUser, DecodedSink {
     const { upstreams } = this.#client.lane;
     this.#client.setDeadline(Number.POSITIVE_INFINITY);
     if (this.#recordSlot === noSlot && !this.#begin()) return;
-    const cancel = upstreams.dialler.resolve(session, this.#target.authority, (vetted) => {
+    const { authority } = this.#target;
+    const before = this.#sent;
+    this.#sent ||= authority.literal === 0;
+    const cancel = upstreams.dialler.resolve(session, authority, (vetted) => {
+      if ('code' in vetted && isUnasked(vetted)) this.#sent = before;
       try {
         this.#onVetted(vetted);
       } catch (error) {
@@ -185,6 +189,7 @@ export class Exchange implements UpstreamUser, DecodedSink {
       const { session, vault } = this.#access;
       const key = upstreamKey(vault.id, this.#target);
       const { upstreams } = this.#client.lane;
+      this.#sent = true;
       this.#cancelDial = upstreams.open(session, key, this.#target, vetted, (result) => {
         try {
           this.#onDialled(result);

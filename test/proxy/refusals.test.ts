@@ -85,6 +85,25 @@ t.test('what is refused over and over is summed up, for a session and without on
   t.ok(unknown.every(({ actor, peer }) => actor === null && typeof peer === 'string'));
 });
 
+t.test('what left the broker has a record of its own, though its upstream was not reached', async (t) => {
+  const lane = await startLane({ v1: vault }, { auditRefusalRate: 1, names: { 'none.test': [] } });
+  const count = 30;
+  const path = (i: number) => `/left/${i}`;
+  for (let i = 0; i < count; i++) {
+    const client = wireOf(await openProxy(lane));
+    // Whoever serves the names of that domain has read this one.
+    client.send(`GET http://none.test${path(i)} HTTP/1.1\r\nHost: x\r\n${proxyAuth(lane.tokens.v1)}\r\n`);
+    await nextAnswer(client);
+    client.close();
+  }
+  await lane.stop();
+  const records = lane.records.filter((record) => String(record.path).startsWith('/left/'));
+  t.strictSame(
+    records.map((record) => record.path).sort(),
+    Array.from({ length: count }, (_, i) => path(i)).sort(),
+  );
+});
+
 t.test('every refusal is in one record or one sum, however many callers and kinds there are', async () => {
   const refusal = fc.record({
     caller: fc.nat({ max: 1800 }),
