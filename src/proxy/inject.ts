@@ -19,6 +19,8 @@ export interface Rendered {
   readonly watch: Watch | null;
   /** Credential keys that auth uses, for the audit. */
   readonly keys: readonly string[];
+  /** What it was made of: each key of the service, with the value that it had then. */
+  readonly values: ReadonlyMap<string, Secret | null | undefined>;
 }
 
 type Credentials = ReadonlyMap<string, Secret | null>;
@@ -31,18 +33,27 @@ export function isFieldValue(text: string): boolean {
   return !notInField.test(text);
 }
 
+/** Whether the service's keys have the very values that it was rendered with, whatever became of the vault's others. */
+export function isRenderedFrom({ values }: Rendered, credentials: Credentials): boolean {
+  for (const [key, value] of values) if (credentials.get(key) !== value) return false;
+  return true;
+}
+
 /**
  * Puts the credentials of a vault into a service (protocol, "Auth config"). Never throws: what is missing or
  * can't be a header value is in `problem`, and then nothing of it may be sent.
  */
 export function render(service: Service, credentials: Credentials): Rendered {
   const keys: string[] = [];
+  const values = new Map<string, Secret | null | undefined>();
+  for (const { key } of service.substitutions ?? []) values.set(key, credentials.get(key));
   const slots = new Set<string>();
   let lines = '';
   let failed: Problem | null = null;
   const take = (key: string): string => {
     if (!keys.includes(key)) keys.push(key);
     const value = credentials.get(key);
+    values.set(key, value);
     if (value === undefined || value === null) {
       failed ??= problem(
         'credential_not_found',
@@ -82,7 +93,7 @@ export function render(service: Service, credentials: Credentials): Rendered {
   const substituter = service.substitutions?.length
     ? new Substituter(service.substitutions, credentials)
     : null;
-  if (failed !== null) return { problem: failed, lines: '', slots, substituter, watch: null, keys };
+  if (failed !== null) return { problem: failed, lines: '', slots, substituter, watch: null, keys, values };
   if (service.auth.type === 'basic') {
     injected.set('', { keys, value: new Secret(lines.slice(lines.lastIndexOf(' ') + 1, -2)) });
   }
@@ -92,7 +103,7 @@ export function render(service: Service, credentials: Credentials): Rendered {
   }
   const reflection = reflectionOf(service);
   if (reflection === 'pass' || injected.size === 0) {
-    return { problem: null, lines, slots, substituter, watch: null, keys };
+    return { problem: null, lines, slots, substituter, watch: null, keys, values };
   }
   const redacts = reflection === 'redact';
   if (redacts && !slots.has('accept-encoding')) {
@@ -101,7 +112,7 @@ export function render(service: Service, credentials: Credentials): Rendered {
     lines += 'Accept-Encoding: identity\r\n';
   }
   return {
-    ...{ problem: null, lines, slots, substituter, keys },
+    ...{ problem: null, lines, slots, substituter, keys, values },
     watch: new Watch([...injected.values()], redacts),
   };
 }

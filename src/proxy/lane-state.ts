@@ -85,7 +85,7 @@ export class VaultEntry {
   /** By canonical pattern: `host`, `host:port`, `*.rest`, `*.rest:port`. */
   readonly services = new Map<string, ServiceEntry>();
   readonly credentials = new Map<string, Secret | null>();
-  /** Raised by each change of a credential: what was rendered under another version is rendered again. */
+  /** Raised by each change of a credential: what was rendered under another version is compared with it. */
   credentialVersion = 0;
   /** Services that name a port: while there are none, two of the four look-ups are saved. */
   #withPort = 0;
@@ -134,7 +134,7 @@ export class VaultEntry {
 
 export class ServiceEntry {
   readonly service: Service;
-  /** What it injects, made at its first use and kept until a credential of the vault changes. */
+  /** What it injects, made at its first use and kept until one of its credentials changes. */
   rendered: Rendered | null = null;
   renderedVersion = -1;
 

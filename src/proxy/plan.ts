@@ -4,7 +4,7 @@ import { type Problem, problem } from '../actors/vault/problem.ts';
 import { type FieldName, isReserved, role } from './fields.ts';
 import type { Fields, RequestHead } from './head.ts';
 import { maxHeadBytes } from './head.ts';
-import { isFieldValue, type Rendered, render } from './inject.ts';
+import { isFieldValue, isRenderedFrom, type Rendered, render } from './inject.ts';
 import type { ServiceEntry, VaultEntry } from './lane-state.ts';
 import { showsRequest } from './methods.ts';
 import type { Substituted, Substituter } from './substitute.ts';
@@ -88,13 +88,19 @@ function denied(target: Target, options: PlanOptions, why: string): Problem {
   });
 }
 
-/** The service's injection under the vault's present credentials; made anew only when one of them changed. */
+/**
+ * The service's injection under the vault's present credentials. It is made anew only when one of its own changed:
+ * what answers are looked through for takes a lane up to a quarter of a second, and agents replace keys of theirs.
+ */
 function renderedOf(vault: VaultEntry, entry: ServiceEntry): Rendered {
-  if (entry.rendered === null || entry.renderedVersion !== vault.credentialVersion) {
-    entry.rendered = render(entry.service, vault.credentials);
-    entry.renderedVersion = vault.credentialVersion;
+  let { rendered } = entry;
+  if (rendered !== null && entry.renderedVersion === vault.credentialVersion) return rendered;
+  if (rendered === null || !isRenderedFrom(rendered, vault.credentials)) {
+    rendered = render(entry.service, vault.credentials);
+    entry.rendered = rendered;
   }
-  return entry.rendered;
+  entry.renderedVersion = vault.credentialVersion;
+  return rendered;
 }
 
 /**

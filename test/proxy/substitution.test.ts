@@ -262,3 +262,41 @@ t.test('requests full of placeholders are refused, while another vault goes on',
   await others;
   t.equal(maxHeadBytes, 65_536);
 });
+
+t.test('what answers are looked through for is kept where another key of the vault changes', async (t) => {
+  const vault = new VaultEntry('v', 'v', defaultSettings);
+  vault.setCredential('B', 'basic-1');
+  vault.setCredential('T', 'token-1');
+  const auth = { type: 'bearer', token: 'B' } as const;
+  vault.setService({ host: 'a.test', auth, substitutions: [{ key: 'T', placeholder: '__t__' }] });
+  const next = () => {
+    const head = parseRequestHead('GET /__t__ HTTP/1.1\r\nHost: a.test\r\n');
+    if (!('method' in head)) throw new Error(head.message);
+    return plan(vault, { scheme: 'http', authority }, vault.match('a.test', 80, false), '/__t__', head);
+  };
+  const ask = () => {
+    const found = next();
+    if ('refusal' in found) throw new Error(found.refusal.code);
+    return found;
+  };
+  const first = ask().watch;
+  t.ok(first);
+  vault.setCredential('OWN', 'another');
+  t.equal(ask().watch, first, 'a key was added');
+  vault.setCredential('OWN', 'and another');
+  t.equal(ask().watch, first, 'and replaced');
+  vault.removeCredential('OWN');
+  t.equal(ask().watch, first, 'and removed');
+  for (const key of ['B', 'T']) {
+    const before = ask().watch;
+    vault.setCredential(key, `${key}-value-2`);
+    const { watch, head } = ask();
+    t.not(watch, before, `${key} of the service was replaced`);
+    t.ok(head.includes(`${key}-value-2`));
+    vault.removeCredential(key);
+    const refused = next();
+    t.equal('refusal' in refused && refused.refusal.code, 'credential_not_found', `${key} was removed`);
+    vault.setCredential(key, `${key}-value-3`);
+    t.ok(ask().head.includes(`${key}-value-3`), `${key} is there again`);
+  }
+});
