@@ -1,8 +1,8 @@
 import { type Command, connectionOptions, type Input, jsonOption, vaultOption } from '../cli.ts';
-import { connect, Refused, route } from '../client.ts';
+import { type Api, connect, Refused, route } from '../client.ts';
 import { askHidden } from '../hidden-prompt.ts';
 import { readText, withoutLastNewline } from '../read-text.ts';
-import { failed, interactive, misused, note, printable, printJson, write } from '../terminal.ts';
+import { confirm, failed, interactive, misused, note, printable, printJson, write } from '../terminal.ts';
 
 /** Refuses what isn't a key without repeating it: it may be `KEY=value`. */
 function keyOf(input: Input): string {
@@ -21,6 +21,25 @@ async function readValue(input: Input, key: string): Promise<string> {
   return withoutLastNewline(await readText(file ?? '-'));
 }
 
+/** Stores a value. One that would take the place of an agent's, and go where services send that, is asked about first. */
+async function store(api: Api, key: string, value: string, input: Input): Promise<void> {
+  const call = (query: string) =>
+    api.call('POST', `/v1/credentials${query}`, {
+      body: { credentials: { [key]: value } },
+      vault: api.vault,
+    });
+  if (input.flag('yes')) return void (await call(''));
+  try {
+    await call('?ask=true');
+  } catch (error) {
+    if (!(error instanceof Refused && error.code === 'confirmation_required')) throw error;
+    if (input.flag('stdin') || !interactive())
+      throw failed(`${error.message} Nothing was stored; with --yes it is.`);
+    if (!(await confirm(`${error.message} Store it?`, '--yes'))) throw failed('Nothing was stored.');
+    await call('');
+  }
+}
+
 export const commands: readonly Command[] = [
   {
     name: 'vault credential set',
@@ -30,6 +49,7 @@ export const commands: readonly Command[] = [
     options: {
       '--stdin': 'Read the value from standard input',
       '--from-file <path>': 'Read the value from a file',
+      '--yes': "Don't ask where the key is an agent's so far and is sent somewhere",
       ...vaultOption,
       ...connectionOptions,
     },
@@ -42,10 +62,7 @@ export const commands: readonly Command[] = [
       const value = await readValue(input, key);
       if (value === '') throw failed('The value is empty; nothing was stored.');
       const api = await connect(input);
-      await api.call('POST', '/v1/credentials', {
-        body: { credentials: { [key]: value } },
-        vault: api.vault,
-      });
+      await store(api, key, value, input);
       note(`Stored ${key} in vault ${api.vault}.`);
     },
   },

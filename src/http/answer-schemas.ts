@@ -151,7 +151,16 @@ export const applied = whole({ id: count, status: { type: 'string', const: 'appl
 export const rejected = whole({ id: count, status: { type: 'string', const: 'rejected' } });
 
 export const credentialKeys = whole({ keys: list(credentialKey) });
-export const credentialsSet = whole({ set: list(credentialKey) });
+export const credentialsSet = whole(
+  {
+    set: list(credentialKey),
+    replaced: {
+      ...list(whole({ key: credentialKey, given_by: { type: 'string' }, hosts: list({ type: 'string' }) })),
+      description: 'To operators: values that an agent had given, whose keys services send to these hosts.',
+    },
+  },
+  ['replaced'],
+);
 
 export const vault = named(
   'Vault',

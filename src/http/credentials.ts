@@ -1,7 +1,7 @@
 import { noContent, replyTo } from './reply.ts';
 import { type Route, route } from './route.ts';
 import type { FrontParts } from './routes.ts';
-import { credentialsBody, forceQuery } from './schemas.ts';
+import { askQuery, credentialsBody, forceQuery } from './schemas.ts';
 
 /** Credentials: their keys can be listed, their values only be set. There is no route that gives a value back. */
 export function credentialRoutes({ vault }: FrontParts): Route[] {
@@ -13,10 +13,13 @@ export function credentialRoutes({ vault }: FrontParts): Route[] {
     route(
       'POST',
       '/v1/credentials',
-      { auth: 'any', vault: 'header', body: credentialsBody },
-      async ({ vault: name, body, identity, by }) => {
+      { auth: 'any', vault: 'header', body: credentialsBody, query: askQuery },
+      async ({ vault: name, body, query, identity, by }) => {
         const byAgent = identity.kind !== 'operator';
-        return replyTo(await vault.ask('credential.set', { vault: name, values: body.values, byAgent, by }));
+        const { ask } = query;
+        return replyTo(
+          await vault.ask('credential.set', { vault: name, values: body.values, byAgent, ask, by }),
+        );
       },
     ),
 

@@ -238,6 +238,11 @@ const problemSchema = {
       description:
         'With `confirmation_required`: the review as it is now, of which `confirm` repeats the fingerprint.',
     },
+    replaced: {
+      type: 'array',
+      items: { type: 'object' },
+      description: 'With `confirmation_required` to `?ask=true`: as the answer would have it.',
+    },
     quota: { type: 'string', description: 'With `quota_exceeded`: which one, such as agent_keys.' },
     limit: { type: 'integer', description: 'With `quota_exceeded` and `too_many_pending_proposals`.' },
     applied: {

@@ -105,7 +105,7 @@ export const operations: Operations = {
   'POST /v1/credentials': {
     about: 'Set credentials, all or none. An agent adds keys, and replaces those that it added itself.',
     answers: { 200: answers.credentialsSet },
-    refusals: ['credential_exists', 'quota_exceeded'],
+    refusals: ['credential_exists', 'confirmation_required', 'quota_exceeded'],
   },
   'DELETE /v1/credentials/{key}': {
     about: 'Delete a credential; while services use it, only with `force`.',

@@ -173,6 +173,16 @@ export const statusQuery = queryCheck<{ status?: ProposalStatus }>(
 
 export const forceQuery = queryCheck<{ force?: boolean }>(object({ force: { type: 'boolean' } }));
 
+export const askQuery = queryCheck<{ ask?: boolean }>(
+  object({
+    ask: {
+      type: 'boolean',
+      description:
+        'Of operators: refuse with `confirmation_required` where a value would take the place of one that an agent gave and services send somewhere.',
+    },
+  }),
+);
+
 export const confirmQuery = queryCheck<{ confirm?: string }>(object({ confirm: string }));
 
 export const auditQuery = queryCheck<{

@@ -66,6 +66,54 @@ t.test('operators by the command line: made, given a password, signed in, remove
   t.notMatch(stdout + stderr + JSON.stringify(await broker.audit()), password);
 });
 
+t.test("a value for a key of an agent's that services send somewhere is asked about first", async (t) => {
+  const broker = shared;
+  const session = await broker.session();
+  const post = (path: string, body: unknown, token?: string) =>
+    broker.api<{ id: number }>('POST', path, { body, token, vault: 'default' });
+  const mine = { credentials: { LATER_REAL: 'mine', UNUSED: 'mine' } };
+  t.match(await post('/v1/credentials', mine, session), { status: 200 });
+  const services = [
+    { action: 'set', host: 'collect.example', auth: { type: 'bearer', token: 'LATER_REAL' } },
+  ];
+  const brought = {
+    services: [
+      ...services,
+      { ...services[0], host: 'brought.example', auth: { type: 'bearer', token: 'BROUGHT' } },
+    ],
+    credentials: [{ action: 'set', key: 'BROUGHT', value: 'mine' }],
+    message: 'mine',
+  };
+  const { id } = (await post('/v1/proposals', brought, session)).body;
+  const { review } = (await broker.api<{ review: { fingerprint: string } }>('GET', `/v1/proposals/${id}`))
+    .body;
+  const confirm = review?.fingerprint;
+  t.match(await post(`/v1/proposals/${id}/approve`, { credentials: {}, confirm }), { status: 200 });
+
+  const set = (key: string, ...flags: string[]) =>
+    broker.command(['vault', 'credential', 'set', key, '--stdin', ...flags], { stdin: 'real' });
+  t.match(await set('UNUSED'), { code: 0 }, 'sent nowhere');
+  t.match(await set('LATER_REAL'), {
+    code: 1,
+    stderr: /LATER_REAL.*given by session:\S+, .*send it to collect\.example\..*Nothing was stored.*--yes/,
+  });
+  t.match(await set('BROUGHT'), { code: 1, stderr: /given by session:\S+, .*brought\.example/ });
+  t.match(await set('BROUGHT', '--yes'), { code: 0 });
+  t.match(await set('BROUGHT'), { code: 0 }, "it is the operator's now");
+
+  const onTty = async (answer: string) => {
+    const terminal = onTerminal(t, [launcher, 'vault', 'credential', 'set', 'LATER_REAL'], {
+      BROKER_ADDR: broker.address,
+      BROKER_DATA_DIR: broker.directory,
+    });
+    await terminal.talk(['Value of LATER_REAL (hidden): ', 'real\r'], ['Store it? [y/N] ', `${answer}\r`]);
+    return { ...(await terminal.ended), shown: terminal.raw };
+  };
+  t.match(await onTty('n'), { code: 1, shown: /collect\.example[\s\S]*Nothing was stored/ });
+  t.match(await onTty('y'), { code: 0, shown: /Stored LATER_REAL/ });
+  t.match(await set('LATER_REAL'), { code: 0 });
+});
+
 t.test('a link from the command line signs a browser in, once, over a whole process', async (t) => {
   const broker = shared;
   const { code, stdout } = await broker.command(['login']);
@@ -402,7 +450,8 @@ t.test('audit: old segments go as the settings say', async (t) => {
     const before = old(directory);
     t.ok(before > 3);
     const broker = await startBroker(t, { directory, args });
-    t.match(broker.printed().stdout, /^broker is ready/, 'the old log is whole');
+    const told = /^The audit log is damaged: [^\n]*without the key[^\n]*\nbroker is ready/;
+    t.match(broker.printed().stdout, told, 'no store vouches for a log without a key');
     await broker.api('POST', '/v1/vaults', { body: { name: 'now' } });
     await until(async () => (await broker.audit()).some(({ vault }) => vault === 'now'), 'a record');
     const left = readdirSync(join(directory, 'audit')).length;

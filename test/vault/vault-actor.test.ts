@@ -30,6 +30,32 @@ async function signIn(running: Running, name: string, kind: 'token' | 'cookie' |
   return (await value(running.vault.ask('operator.signIn', { name, kind, by: operator }))).token;
 }
 
+t.test("an operator's value for a key of an agent's says where it goes, and with `ask` waits", async (t) => {
+  const running = await startVault(t);
+  const put = (values: Record<string, string>, by = operator, ask = false) =>
+    running.vault.ask('credential.set', {
+      vault,
+      values: secrets(values),
+      byAgent: by !== operator,
+      ask,
+      by,
+    });
+  await value(put({ SENT: 'mine', KEPT: 'mine' }, agent));
+  await store(running, { OWN: 'o' });
+  await setServices(running, [
+    { host: 'a.example', auth: bearer('SENT') },
+    { host: 'b.example', auth: bearer('SENT') },
+    { host: 'c.example', auth: bearer('OWN') },
+  ]);
+  const replaced = [{ key: 'SENT', given_by: agent.actor, hosts: ['a.example', 'b.example'] }];
+  const all = { KEPT: '1', OWN: '1', SENT: '1', NEW: '1' };
+  t.match(await refusal(put(all, operator, true)), { code: 'confirmation_required', extra: { replaced } });
+  t.same(await value(running.vault.ask('credential.list', { vault })), { keys: ['KEPT', 'OWN', 'SENT'] });
+  t.same(await value(put({ SENT: 'again' }, agent, true)), { set: ['SENT'] }, 'its own');
+  t.same(await value(put(all)), { set: Object.keys(all), replaced });
+  t.same(await value(put(all, operator, true)), { set: Object.keys(all) }, "the operator's by now");
+});
+
 t.test('vaults: create, change, list', async (t) => {
   const running = await startVault(t);
   const created = {

@@ -169,6 +169,14 @@ export interface ProposalBody {
 
 type In<I, O> = { in: I; out: Result<O> };
 
+/** A value of an agent's that an operator's takes the place of, and where services send its key. */
+export interface Replaced {
+  readonly key: string;
+  /** `session:ID` or `agent:NAME`. */
+  readonly given_by: string;
+  readonly hosts: readonly string[];
+}
+
 /**
  * What the vault actor answers. It is the only writer: every change is one transaction in the store, and an
  * answer means that the change is durable and that the next request on every lane sees it.
@@ -201,10 +209,13 @@ export interface VaultProtocol {
   'service.clear': In<{ vault: string; by: By }, null>;
 
   'credential.list': In<{ vault: string }, { keys: readonly string[] }>;
-  /** An agent adds, and replaces what it added itself; an operator sets any. */
+  /**
+   * An agent adds, and replaces what it added itself; an operator sets any. `ask`: `confirmation_required` where that puts
+   * the operator's value in the place of one that an agent gave and services send somewhere.
+   */
   'credential.set': In<
-    { vault: string; values: ReadonlyMap<string, Secret>; byAgent: boolean; by: By },
-    { set: readonly string[] }
+    { vault: string; values: ReadonlyMap<string, Secret>; byAgent: boolean; ask?: boolean; by: By },
+    { set: readonly string[]; replaced?: readonly Replaced[] }
   >;
   'credential.delete': In<{ vault: string; key: string; force: boolean; by: By }, null>;
 

@@ -12,6 +12,8 @@ export interface CredentialRow extends Sealed {
   readonly added_by: string;
   /** Which agent of that name. */
   readonly agent_id?: string;
+  /** Where an operator allowed a value that an agent brought: that agent or session. */
+  readonly brought_by?: string;
   readonly created_at: string;
   readonly updated_at: string;
 }

@@ -129,8 +129,8 @@ function applyCredential(state: VaultState, key: string, row: CredentialRow | nu
     return entry && !entry.values.delete(name) ? nothing : [{ type: 'credential-gone', vault, key: name }];
   }
   if (!entry) return nothing;
-  const { added_by, agent_id, created_at, updated_at } = row;
-  entry.credentials.set(name, { ...pack(row), added_by, agent_id, created_at, updated_at });
+  const { added_by, agent_id, brought_by, created_at, updated_at } = row;
+  entry.credentials.set(name, { ...pack(row), added_by, agent_id, brought_by, created_at, updated_at });
   return entry.referenced.has(name) ? [openFor(entry, name)] : nothing;
 }
 

@@ -49,7 +49,9 @@ export function approvalHandlers(
 
       const reviewed_at = writer.timestamp();
       const changes = [
-        ...sealAll(state, entry, values.value, by, reviewed_at),
+        ...sealAll(state, entry, values.value, by, reviewed_at, (key) =>
+          credentials.has(key) ? undefined : proposal.created_by,
+        ),
         ...slotsOf(proposal.credentials, 'delete')
           .filter((key) => entry.credentials.has(key))
           .map((key) => removeCredential(entry, key)),

@@ -5,7 +5,7 @@ import { at, invalid, refused } from './fields.ts';
 import { hostsByKey } from './merge.ts';
 import { isOwn, markOf } from './ownership.ts';
 import { accept, type Problem, problem, refuse } from './problem.ts';
-import type { By, VaultProtocol } from './protocol.ts';
+import type { By, Replaced, VaultProtocol } from './protocol.ts';
 import { newDataKey, seal } from './seal.ts';
 import type { Secret } from './secret.ts';
 import type { Change } from './store.ts';
@@ -18,7 +18,7 @@ export function credentialHandlers(writer: Writer): Pick<Handlers<VaultProtocol>
   const { state, commit } = writer;
 
   type Set = VaultProtocol['credential.set'];
-  async function set({ vault, values, byAgent, by }: Set['in']): Promise<Set['out']> {
+  async function set({ vault, values, byAgent, ask = false, by }: Set['in']): Promise<Set['out']> {
     const found = findVault(state, vault);
     if (!found.ok) return found;
     const entry = found.value;
@@ -27,10 +27,12 @@ export function credentialHandlers(writer: Writer): Pick<Handlers<VaultProtocol>
       const wrong = checkValue(key, value) ?? (byAgent ? ownership(entry, key, by) : null);
       if (wrong) return refused(wrong);
     }
+    const replaced = byAgent ? [] : placed(entry, values.keys());
+    if (ask && replaced.length > 0) return refused(notYours(replaced));
     const keys = [...values.keys()];
     const changes = sealAll(state, entry, values, by, writer.timestamp());
     const failed = await commit(changes, { action: 'credential.set', by, vault, keys });
-    return failed ? refused(failed) : accept({ set: keys });
+    return failed ? refused(failed) : accept({ set: keys, ...(replaced.length > 0 && { replaced }) });
   }
 
   return {
@@ -76,6 +78,33 @@ function ownership(entry: VaultEntry, key: string, by: By): Problem | null {
   return problem('credential_exists', undefined, { key });
 }
 
+/**
+ * Of these keys, those whose present value an agent gave and that services send somewhere: whoever puts a value of their
+ * own in its place may not know that they do.
+ */
+function placed(entry: VaultEntry, keys: Iterable<string>): Replaced[] {
+  const hosts = hostsByKey(entry.services.values());
+  return [...keys].flatMap((key) => {
+    const present = entry.credentials.get(key);
+    const by = present?.brought_by ?? present?.added_by;
+    const sentTo = hosts.get(key);
+    if (by === undefined || by.startsWith('operator:') || sentTo === undefined) return [];
+    return [{ key, given_by: by, hosts: [...sentTo] }];
+  });
+}
+
+const maxHostsNamed = 20;
+
+function notYours(replaced: readonly Replaced[]): Problem {
+  const told = replaced.map(({ key, given_by, hosts }) => {
+    const more = hosts.length - maxHostsNamed;
+    const names = hosts.slice(0, maxHostsNamed).join(', ') + (more > 0 ? ` and ${more} more` : '');
+    return `${key} is there already, given by ${given_by}, and services send it to ${names}.`;
+  });
+  const message = `${told.join(' ')} Your value would go there. Choose another key, or confirm that you mean it.`;
+  return problem('confirmation_required', message, { replaced });
+}
+
 export function inUse(key: string, services: readonly string[]): Problem {
   return problem(
     'credential_in_use',
@@ -88,13 +117,17 @@ export function removeCredential({ vault }: VaultEntry, key: string): Change {
   return { table: 'credentials', key: `${vault.id}/${key}`, value: null };
 }
 
-/** The rows that hold these values, sealed for their vault, key and version. Keys and values are checked ones. */
+/**
+ * The rows that hold these values, sealed for their vault, key and version. Keys and values are checked ones.
+ * @param broughtBy the agent or session that a value comes from, where it isn't from the caller
+ */
 export function sealAll(
   state: VaultState,
   entry: VaultEntry,
   values: ReadonlyMap<string, Secret>,
   by: By,
   now: string,
+  broughtBy: (key: string) => string | undefined = () => undefined,
 ): Change[] {
   const { key, changes } = dataKey(state, entry);
   const vault = entry.vault.id;
@@ -104,10 +137,12 @@ export function sealAll(
     const bytes = Buffer.from(secret.reveal());
     const sealed = seal(key, ['credential', vault, name], version, bytes);
     bytes.fill(0);
+    const brought_by = broughtBy(name);
     const value = {
       ...sealed,
       added_by: by.actor,
       ...markOf(by),
+      ...(brought_by !== undefined && { brought_by }),
       created_at: before?.created_at ?? now,
       updated_at: now,
     };

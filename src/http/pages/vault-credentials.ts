@@ -7,7 +7,7 @@ import { type Answer, redirect } from '../reply.ts';
 import type { Route } from '../route.ts';
 import type { FrontParts } from '../routes.ts';
 import type { SignedIn } from '../sign-in.ts';
-import { confirmed, doneHtml, formHtml, refusalHtml, secretField, textField } from './controls.ts';
+import { confirmed, doneHtml, formHtml, refusalHtml, secretField, textField, tickField } from './controls.ts';
 import { consolePage, vaultTabs } from './layout.ts';
 import type { FormCall, PageCall, PageRoutes } from './page-route.ts';
 import { listOf } from './service-words.ts';
@@ -52,7 +52,7 @@ export function vaultCredentialsRoutes(front: FrontParts, { page, action }: Page
     const content = html`<p>Agents use these by name. Nobody sees a value, here or anywhere else.</p>
 ${keys.total === 0 ? noCredentials : keyTable(name, keys.items)}
 ${pager(keys, `/vaults/${name}/credentials`, {})}
-${newForm(call.signedIn, name, refused?.key ?? '', call.query.lines !== undefined)}`;
+${newForm(call.signedIn, name, refused?.key ?? '', call.query.lines !== undefined, meantField(refused))}`;
     return show(call, `Vault ${name}`, content, refused);
   }
 
@@ -64,7 +64,7 @@ ${newForm(call.signedIn, name, refused?.key ?? '', call.query.lines !== undefine
     if (!hosts)
       return { code: 'not_found', message: 'This vault has no such credential. It may have been deleted.' };
     const content = html`${usedHtml(vault, hosts)}
-<h2>Set a new value</h2>${rotateForm(call.signedIn, vault, key, call.query.lines !== undefined)}
+<h2>Set a new value</h2>${rotateForm(call.signedIn, vault, key, call.query.lines !== undefined, meantField(refused))}
 <h2>Delete</h2>${deleteForm(call.signedIn, vault, key, hosts)}`;
     return show(call, key, content, refused);
   }
@@ -78,7 +78,13 @@ ${newForm(call.signedIn, name, refused?.key ?? '', call.query.lines !== undefine
   ): Promise<Answer> {
     // A browser sends the line breaks of a text as CR LF, whatever they were.
     const value = (form.get(`value.${field}`) ?? '').replaceAll('\r\n', '\n');
-    const set = await api('POST', '/v1/credentials', { params, body: { credentials: { [key]: value } } });
+    // Of one key: a tick doesn't hold for what was typed in its place.
+    const query = { ask: form.get('meant') !== key };
+    const set = await api('POST', '/v1/credentials', {
+      params,
+      query,
+      body: { credentials: { [key]: value } },
+    });
     if (!set.ok) return refused(set.problem);
     return redirect(`/vaults/${params.vault}/credentials?done=credential-set`);
   }
@@ -138,13 +144,25 @@ function severalLines(key: string): Html {
   return html`<a href="?lines=yes" data-lines="${key}">It has several lines</a>`;
 }
 
-function rotateForm(signedIn: SignedIn, vault: string, key: string, multiline: boolean): Html {
+/** Where the key is an agent's so far, and is sent somewhere: that this is meant. */
+function meantField(refused: Refused | null): Html | null {
+  if (refused?.problem.code !== 'confirmation_required') return null;
+  return tickField('meant', 'Store it all the same: it may go to these hosts', false, refused.key);
+}
+
+function rotateForm(
+  signedIn: SignedIn,
+  vault: string,
+  key: string,
+  multiline: boolean,
+  meant: Html | null,
+): Html {
   const link = multiline ? null : severalLines(key);
   return formHtml(
     signedIn,
     `/vaults/${vault}/credentials/${key}`,
     html`${secretField(key, html`New value of <code>${key}</code>`, link, multiline)}
-<p class="actions"><button class="primary">Set it</button></p>`,
+${meant}<p class="actions"><button class="primary">Set it</button></p>`,
   );
 }
 
@@ -163,12 +181,18 @@ function deleteForm(signedIn: SignedIn, vault: string, key: string, hosts: reado
   );
 }
 
-function newForm(signedIn: SignedIn, vault: string, key: string, multiline: boolean): Html {
+function newForm(
+  signedIn: SignedIn,
+  vault: string,
+  key: string,
+  multiline: boolean,
+  meant: Html | null,
+): Html {
   return html`<h2>Store a credential</h2>${formHtml(
     signedIn,
     `/vaults/${vault}/credentials`,
     html`${textField({ name: 'key', label: 'Name', value: key, required: true, placeholder: 'STRIPE_KEY', hint: 'A to Z, 0 to 9 and _, a letter first. Of one that is stored already the value is replaced.' })}
 ${secretField('new', 'Value', multiline ? null : severalLines('new'), multiline)}
-<p class="actions"><button class="primary">Store it</button></p>`,
+${meant}<p class="actions"><button class="primary">Store it</button></p>`,
   )}`;
 }
