@@ -128,11 +128,12 @@ function answerOn(socket: net.Socket): Promise<Answer> {
     let text = '';
     const fail = (error?: Error): void =>
       end(() => reject(error ?? Object.assign(new Error(), { code: 'ECONNRESET' })));
+    const closed = (): void => fail();
     const timer = setTimeout(() => fail(Object.assign(new Error(), { code: 'ETIMEDOUT' })), proofMs);
     function end(then: () => void): void {
       clearTimeout(timer);
       socket.pause();
-      socket.off('data', read).off('error', fail).off('close', fail);
+      socket.off('data', read).off('error', fail).off('close', closed);
       then();
     }
     function read(chunk: Buffer): void {
@@ -148,7 +149,7 @@ function answerOn(socket: net.Socket): Promise<Answer> {
         end(() => resolve({ status: 0, json: null }));
       } else if (text.length === whole) end(() => resolve({ status, json: parsed(text.slice(head + 4)) }));
     }
-    socket.on('data', read).once('error', fail).once('close', fail);
+    socket.on('data', read).once('error', fail).once('close', closed);
   });
 }
 

@@ -3,7 +3,6 @@ import { rename, rm } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { AuditVerdict } from '../../src/actors/audit-verify.ts';
-import { checkAudit } from '../audit-check.ts';
 import { type Command, connectionOptions, type Input, jsonOption } from '../cli.ts';
 import { connect } from '../client.ts';
 import { dataDirectory } from '../target.ts';
@@ -125,6 +124,8 @@ export const commands: readonly Command[] = [
     },
     examples: ['broker audit verify', 'broker audit verify --data-dir /var/lib/broker --json'],
     async run(input) {
+      // Only this opens a store: no other command waits for what that loads.
+      const { checkAudit } = await import('../audit-check.ts');
       const verdict = await checkAudit(dataDirectory(process.env, input.text('data-dir')), input);
       if (input.flag('json')) printJson(verdict);
       else printVerdict(verdict);

@@ -10,8 +10,11 @@ import { parseTemplate, templateKeys } from './template.ts';
 /** One way in which a service sends a credential. */
 export interface KeyUse {
   readonly key: string;
-  /** `auth`: the broker sets a header by itself; else the agent writes a placeholder on that surface. */
-  readonly by: 'auth' | Surface;
+  /**
+   * `auth`: the broker sets a header by itself; `answers`: the agent reads what the upstream repeats of it; else the agent
+   * writes a placeholder on that surface.
+   */
+  readonly by: 'auth' | 'answers' | Surface;
   /**
    * Of `auth` the header's name. Else the only place where the placeholder is replaced: a path template, with the key in
    * braces for the placeholder; the name of a query parameter or of a header; null: anywhere on that surface.
@@ -63,12 +66,19 @@ export function covers(wide: KeyUse, narrow: KeyUse): boolean {
   if (wide.place === null || wide.place === narrow.place) return true;
   if (narrow.place === null) return false;
   if (wide.by === 'path') {
-    return wide.place.endsWith('*') && narrow.place.startsWith(wide.place.slice(0, -1));
+    const [known, key] = [wide.place.slice(0, -1), `{${wide.key}}`];
+    // In the rest of a path it wasn't replaced.
+    return (
+      wide.place.endsWith('*') &&
+      narrow.place.startsWith(known) &&
+      !narrow.place.slice(known.length).includes(key)
+    );
   }
   return wide.by !== 'query' && wide.place.toLowerCase() === narrow.place.toLowerCase();
 }
 
-/** A use in words: `auth header Authorization`, `path`, `path /bot{TOKEN}/*`, `query key`, `header X-Key`. */
+/** A use in words: `auth header Authorization`, `path`, `path /bot{TOKEN}/*`, `query key`, `header X-Key`, `answers that repeat it`. */
 export function surfaceWords({ by, place }: KeyUse): string {
+  if (by === 'answers') return 'answers that repeat it';
   return [by === 'auth' ? 'auth header' : by, ...(place === null ? [] : [place])].join(' ');
 }

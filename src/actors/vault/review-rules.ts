@@ -1,7 +1,14 @@
 import { createHash } from 'node:crypto';
 import { covers, surfaceWords, usesOf } from './key-uses.ts';
 import { merge } from './merge.ts';
-import type { Proposal, Service, ServiceChange, Vault } from './model.ts';
+import {
+  type Proposal,
+  reflectionOf,
+  reflections,
+  type Service,
+  type ServiceChange,
+  type Vault,
+} from './model.ts';
 import { type Growth, type Reach, reachOf, type Services } from './reach.ts';
 
 /** A credential would go where, or how, it doesn't go now. */
@@ -84,7 +91,23 @@ function growthBy({ vault, services }: Reviewed, reach: Reach, proposal: Proposa
   const staysCleared = vault.cleared && !proposal.services.some(({ action }) => action === 'set');
   if (staysCleared) return [];
   const changed = new Map(hosts.map((host) => [host, merged.value.services.get(host) ?? null]));
-  return reach.growth(changed, new Set(setSlots(proposal).map(({ key }) => key)));
+  const renewed = new Set(setSlots(proposal).map(({ key }) => key));
+  return [
+    ...reach.growth(changed, renewed),
+    ...hosts.flatMap((host) => shownBy(present.get(host), changed.get(host))),
+  ];
+}
+
+/** Keys of which the agent reads more in answers than it does now, since less of these is looked into or covered. */
+function shownBy(before: Service | undefined, after: Service | null | undefined): Growth[] {
+  if (!before || !after || after.enabled === false) return [];
+  if (reflections.indexOf(reflectionOf(after)) >= reflections.indexOf(reflectionOf(before))) return [];
+  const keys = new Set(usesOf(after).map(({ key }) => key));
+  return [...keys].map((key) => ({
+    service: after.host,
+    use: { key, by: 'answers', place: null },
+    targets: { hosts: [after.host], except: [] },
+  }));
 }
 
 /** Keys whose value is consent: a human has to type it for this proposal, or the agent gives that of a new key. */
