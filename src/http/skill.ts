@@ -24,6 +24,8 @@ Send your request to the real URL through the proxy: \`HTTPS_PROXY\` is set for 
 root certificate to trust. Leave out the API's own \`Authorization\` header: the proxy sets it.
 
 An answer with the header \`X-Broker-Error\` comes from the broker; any other comes from the API.
+Where an answer repeats a credential that was put into your request, asterisks may stand in its place: that isn't what the
+API keeps, so don't write it back. A 502 \`upstream_protocol\` to a request with \`Range\`: ask for the whole.
 \`POST ${baseUrl}/v1/explain\` with \`{"method":"GET","url":"https://api.example.com/x"}\` says what would be done with a
 request, without sending it.
 
@@ -87,7 +89,7 @@ Every refusal is \`{"error", "message", "request_id"}\`; the message says what t
 | 429 \`rate_limited\`, \`too_many_pending_proposals\` | Wait as \`Retry-After\` says. |
 | 502 \`credential_not_found\` | Tell the user which \`key\` has to be added. |
 | 502 \`substitution_error\` | Tell the user: the value can't stand where the request puts it. |
-| 502 \`upstream_unreachable\`, \`upstream_tls\`, \`upstream_protocol\`, 504 \`upstream_timeout\` | The API can't be reached or broke off: try again later. |
+| 502 \`upstream_unreachable\`, \`upstream_tls\`, \`upstream_protocol\`, 504 \`upstream_timeout\` | The API can't be reached or broke off: try again later. After a POST, or whatever else changes something, look first whether it was done: it may have been. |
 | 500 \`internal\` | Tell the user, with \`request_id\`. |
 | 503 \`overloaded\`, \`audit_unavailable\`, \`store_unavailable\` | The broker is busy or stopping: try again as \`Retry-After\` says. |
 

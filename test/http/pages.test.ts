@@ -616,6 +616,31 @@ t.test('two answers at the same moment: one counts, and the other is told (APR-0
   }
 });
 
+t.test("a value for a key of an agent's that is sent somewhere needs a tick", async (t) => {
+  const broker = await startBroker();
+  t.teardown(broker.stop);
+  const token = await broker.session();
+  await broker.ask('POST', '/v1/credentials', { token, body: { credentials: { MINE: 'v' } } });
+  const auth = { type: 'bearer', token: 'MINE' } as const;
+  const services = [{ host: 'collect.example', auth }];
+  await broker.vault.ask('service.set', { vault: 'default', mode: 'upsert', services, by });
+  const owner = visitor(broker, await cookieOf(broker));
+  const list = '/vaults/default/credentials';
+  for (const [path, fields] of [
+    [list, { key: 'MINE', 'value.new': 'real' }],
+    [`${list}/MINE`, { 'value.MINE': 'real' }],
+  ] as const) {
+    for (const meant of ['', 'OTHER']) {
+      const asked = await owner.send(path, { ...fields, meant }, list);
+      t.match(asked.status, 409, path);
+      t.match(asked.text, /MINE is there already, given by session:.*send it to collect\.example/);
+      t.match(asked.text, /name="meant" value="MINE"/);
+    }
+  }
+  t.equal((await owner.send(list, { key: 'MINE', 'value.new': 'real', meant: 'MINE' }, list)).status, 303);
+  t.equal((await owner.send(`${list}/MINE`, { 'value.MINE': 'real' }, list)).status, 303, 'ours by now');
+});
+
 t.test('an admin decides in their own vaults alone', async (t) => {
   const broker = await startBroker();
   t.teardown(broker.stop);
