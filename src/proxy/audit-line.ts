@@ -32,6 +32,8 @@ export interface Outcome {
   readonly attempts?: number;
   /** Keys whose values stood in the answer; absent or null: none did. */
   readonly reflected?: ReadonlySet<string> | null;
+  /** The answer was coded, and passed without being looked into, or not to its end. */
+  readonly unlooked?: boolean;
   /** Body bytes from and to the client. */
   readonly bytesIn: number;
   readonly bytesOut: number;
@@ -98,6 +100,7 @@ function tailMembers(o: Outcome): string {
   return (
     `,"status":${o.status},"error":${o.error === null ? 'null' : `"${o.error}"`},${attempts}` +
     (o.reflected ? `"reflected":["${[...o.reflected].slice(0, mostReflected).join('","')}"],` : '') +
+    (o.unlooked ? '"unlooked":true,' : '') +
     `"bytes_in":${o.bytesIn},"bytes_out":${o.bytesOut},"ms":${o.milliseconds.toFixed(1)}`
   );
 }

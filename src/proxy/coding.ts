@@ -1,8 +1,11 @@
 import zlib from 'node:zlib';
 import type { ResponseHead } from './head.ts';
+import type { SessionEntry } from './lane-state.ts';
 
 /** Most decoders of a lane at a time: each has a window of some hundred KiB, up to 8 MiB. */
 const mostDecoders = 64;
+/** And of a session: upstreams of its own may keep each of them open for as long as they like. */
+const mostOfSession = 8;
 /** log2 of the largest zstd window that is taken (RFC 8878 3.1.1.1.2). */
 const zstdWindowLog = 23;
 let open = 0;
@@ -21,13 +24,20 @@ export function codingOf(head: ResponseHead): string | null {
   return coding === '' || coding === 'identity' ? null : coding;
 }
 
-/** The platform's decoder for a coding; null: it isn't known, the body is a part of one, or too many are open. */
-export function decoderOf(coding: string, { status }: ResponseHead): Decoder | null {
-  if (status === 206 || open >= mostDecoders) return null;
+/**
+ * The platform's decoder for a coding, for an answer to a session; null: the coding isn't known, the body is a part
+ * of one, or too many are open.
+ */
+export function decoderOf(coding: string, { status }: ResponseHead, session: SessionEntry): Decoder | null {
+  if (status === 206 || open >= mostDecoders || session.decoders >= mostOfSession) return null;
   const decoder = create(coding);
   if (decoder === null) return null;
   open++;
-  decoder.once('close', () => open--);
+  session.decoders++;
+  decoder.once('close', () => {
+    open--;
+    session.decoders--;
+  });
   return decoder;
 }
 

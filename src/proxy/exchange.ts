@@ -425,7 +425,7 @@ export class Exchange implements UpstreamUser, DecodedSink {
         return;
       }
       if (this.#plan !== null && this.#plan.watch !== null) {
-        this.#reflection ??= new Reflection(this.#plan.watch);
+        this.#reflection ??= new Reflection(this.#plan.watch, this.#access.session);
         head = this.#reflection.show(head, bytes.subarray(at, end));
       }
       at = end + 4;
@@ -468,7 +468,7 @@ export class Exchange implements UpstreamUser, DecodedSink {
         : this.#reflection.begin(head, this);
     if (shown === null) {
       this.#brokenAnswer(
-        'The answer is in a coding, or a part of one, that can’t be looked into; it was dropped. Ask for it without Range.',
+        'The answer is in a coding, or a part of one, that can’t be looked into, or eight coded ones are open; it was dropped. Ask for it without Range.',
       );
       return;
     }
@@ -844,12 +844,14 @@ export class Exchange implements UpstreamUser, DecodedSink {
     if (reflection === null) lane.record(facts, outcome, this.#recordSlot);
     else if (!reflection.pending || error !== null) {
       reflection.end();
-      lane.record(facts, { ...outcome, reflected: reflection.names }, this.#recordSlot);
+      const { names: reflected, unlooked } = reflection;
+      lane.record(facts, { ...outcome, reflected, unlooked }, this.#recordSlot);
     } else {
       // The body is with the client, and its decoded form is still being looked at.
       reflection.whenOver(() => {
         try {
-          lane.record(facts, { ...outcome, reflected: reflection.names }, this.#recordSlot);
+          const { names: reflected, unlooked } = reflection;
+          lane.record(facts, { ...outcome, reflected, unlooked }, this.#recordSlot);
         } catch (error) {
           lane.failed(error, this.requestId);
         }

@@ -154,6 +154,8 @@ export class SessionEntry {
   revoked = false;
   /** What the audit remembers while it has something under way. */
   active: Active | null = null;
+  /** Decoders of coded answers that it has open. */
+  decoders = 0;
 
   constructor(kind: 'session' | 'agent', id: string) {
     this.kind = kind;

@@ -1,6 +1,7 @@
 import { codingOf, type Decoder, decoderOf } from './coding.ts';
 import { EchoScanner } from './echo-scanner.ts';
 import type { ResponseHead } from './head.ts';
+import type { SessionEntry } from './lane-state.ts';
 import type { Watch } from './watch.ts';
 
 /** So many octets of a coded body are decoded only to be looked at, and so many may wait for it. */
@@ -8,6 +9,8 @@ const mostDecoded = 1024 * 1024;
 const mostWaiting = 256 * 1024;
 /** A look that isn't over so long after its answer is given up, in ms. */
 const lookMs = 1000;
+/** A decoder that makes no progress for so long gives its place to others, in ms. */
+const idleMs = 10_000;
 /** Of a coded body: what is said of it isn't true of its decoded form (RFC 9110 8.8.3, RFC 9530). */
 const ofCodedBody = new Set(['content-encoding', 'content-md5', 'content-digest', 'repr-digest', 'digest']);
 
@@ -16,7 +19,7 @@ export interface DecodedSink {
   /** false: no more for now, until `resume`. */
   onDecoded(content: Buffer): boolean;
   onDecodedEnd(): void;
-  /** The body isn't what its coding says. */
+  /** The body isn't what its coding says, or no more of it came for too long. */
   onBadCoding(): void;
   /** More coded bytes may come. */
   onDecoderDrain(): void;
@@ -31,15 +34,21 @@ export interface DecodedSink {
 export class Reflection {
   readonly #watch: Watch;
   readonly #scanner: EchoScanner;
+  readonly #session: SessionEntry;
   #decoder: Decoder | null = null;
   #decoded = 0;
   #bytesIn = 0;
+  #idle: NodeJS.Timeout | null = null;
   #onOver: (() => void) | null = null;
+  /** The body was coded, passed as it came, and wasn't looked into, or not to its end. */
+  unlooked = false;
   /** The body goes on decoded, and comes to the sink later than it was written. */
   decodes = false;
 
-  constructor(watch: Watch) {
+  /** @param session whom the answer is for */
+  constructor(watch: Watch, session: SessionEntry) {
     this.#watch = watch;
+    this.#session = session;
     this.#scanner = new EchoScanner(watch.automaton);
   }
 
@@ -83,9 +92,13 @@ export class Reflection {
   begin(head: ResponseHead, sink: DecodedSink): ResponseHead | null {
     const coding = codingOf(head);
     if (coding === null) return head;
-    const decoder = decoderOf(coding, head);
-    if (decoder === null) return this.#watch.redacts ? null : head;
+    const decoder = decoderOf(coding, head, this.#session);
+    if (decoder === null) {
+      this.unlooked = !this.#watch.redacts;
+      return this.unlooked ? head : null;
+    }
     this.#decoder = decoder;
+    this.#idle = setTimeout(() => this.#onIdle(sink), idleMs);
     if (this.#watch.redacts) {
       this.decodes = true;
       this.#feed(decoder, sink);
@@ -100,13 +113,26 @@ export class Reflection {
     }
     this.#on(decoder, sink, 'data', (content) => {
       this.#scanner.look(content, false);
+      this.#idle?.refresh();
       this.#decoded += content.length;
       // What is made to be long isn't decoded to its end.
       if (this.#decoded > mostDecoded) this.end();
     });
-    this.#on(decoder, sink, 'end', () => this.end());
-    this.#on(decoder, sink, 'error', () => this.end());
+    this.#on(decoder, sink, 'end', () => this.end(true));
+    // Nothing at all is an empty body in any coding.
+    this.#on(decoder, sink, 'error', () => this.end(this.#bytesIn === 0));
     return head;
+  }
+
+  /** Nobody else contains what goes wrong in a timer. */
+  #onIdle(sink: DecodedSink): void {
+    if (this.#decoder === null) return;
+    try {
+      this.end();
+      if (this.#watch.redacts) sink.onBadCoding();
+    } catch (error) {
+      sink.fail(error);
+    }
   }
 
   /** Nobody else contains what goes wrong in a decoder's events. */
@@ -127,7 +153,11 @@ export class Reflection {
       return this.#watch.redacts ? this.#scanner.redact(content, last) : this.#scanner.look(content, last);
     }
     // The piece is a view of what is read into next.
-    if (content.length > 0) this.#decoder.write(Buffer.from(content));
+    if (content.length > 0) {
+      this.#bytesIn += content.length;
+      this.#idle?.refresh();
+      this.#decoder.write(Buffer.from(content));
+    }
     if (last) this.#decoder.end();
     else if (this.#decoder.writableLength > mostWaiting) this.end();
     return content;
@@ -139,6 +169,7 @@ export class Reflection {
     let takesMore = true;
     if (content !== null) {
       this.#bytesIn += content.length;
+      this.#idle?.refresh();
       takesMore = decoder.write(Buffer.from(content));
     }
     if (last) decoder.end();
@@ -158,11 +189,13 @@ export class Reflection {
     };
   }
 
-  /** No more is looked at. */
-  end(): void {
+  /** No more is looked at. `whole`: all of the body was. */
+  end(whole = false): void {
     const decoder = this.#decoder;
     if (decoder === null) return;
     this.#decoder = null;
+    clearTimeout(this.#idle as NodeJS.Timeout);
+    if (!whole && !this.#watch.redacts) this.unlooked = true;
     decoder.destroy();
     this.#onOver?.();
   }
@@ -171,6 +204,7 @@ export class Reflection {
     const isOver = () => this.#decoder === null;
     this.#on(decoder, sink, 'data', (content) => {
       if (isOver()) return;
+      this.#idle?.refresh();
       const shown = this.#scanner.redact(content, false);
       if (shown.length > 0 && !sink.onDecoded(shown)) decoder.pause();
     });

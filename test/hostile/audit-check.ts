@@ -9,6 +9,7 @@ interface RequestRecord {
   readonly error: string | null;
   readonly attempts?: number;
   readonly reflected?: readonly string[];
+  readonly unlooked?: boolean;
 }
 
 /** A request that an upstream saw. */
@@ -75,7 +76,7 @@ export function auditProblems(evidence: Evidence): string[] {
         problems.push(`${path}: ${vault} ${actor}, was ${sender}`);
       if (error === 'unknown') problems.push(`${path}: nobody knows what became of it`);
       statuses.set(id, status);
-      if (rest.reflected !== undefined) reflected.add(id);
+      if (rest.reflected !== undefined || rest.unlooked === true) reflected.add(id);
     }
   }
   for (const [id, status] of evidence.answered)

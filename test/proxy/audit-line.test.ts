@@ -39,6 +39,18 @@ t.test('the longest record is JSON, and finds room', async (t) => {
   }
 });
 
+t.test('the longest tail finds room', async (t) => {
+  const reflected = new Set(Array.from({ length: 64 }, (_, i) => key(i, 128)));
+  const most = Number.MAX_SAFE_INTEGER;
+  const tail = recordTail({
+    ...{ sent: true, status: 599, error: 'credential_not_found', attempts: 2, reflected, unlooked: true },
+    ...{ bytesIn: most, bytesOut: most, milliseconds: most },
+  });
+  t.ok(tail.length <= maxTailBytes, `${tail.length} octets`);
+  const record = JSON.parse(recordHead(facts({})) + tail);
+  t.match([record.reflected.length, record.unlooked], [8, true]);
+});
+
 t.test('keys are all named where they are as many as services have', async (t) => {
   const keys = Array.from({ length: 20 }, (_, i) => key(i, 40));
   t.same(JSON.parse(recordHead(facts({ keys })) + recordTail(outcome)).keys, keys);

@@ -25,6 +25,14 @@ const placed = {
   substitutions: [{ key: 'K', placeholder: '__k__', at: { path: '/bot__k__/*' } }],
 } as const;
 const vault = (service: Service) => ({ services: [service], credentials: { K: secret, U: 'me', P: 'pw' } });
+// What stands still is given up after 10 s; here when the test says that they are over.
+const { setTimeout: setTimer } = globalThis;
+const idle: (() => void)[] = [];
+globalThis.setTimeout = ((then: () => void, ms?: number, ...rest: []) => {
+  if (ms === 10_000) idle.push(then);
+  return setTimer(then, ms, ...rest);
+}) as typeof setTimeout;
+
 const lane = await startLane({
   ...{ audit: vault(modes.audit), redact: vault(modes.redact), pass: vault(modes.pass) },
   ...{ basic: vault(basic), anywhere: vault(anywhere), placed: vault(placed) },
@@ -220,4 +228,66 @@ t.test('a body that unfolds to a gigabyte costs a look no more than a megabyte',
     t.equal(found.record.status, 200);
   }
   t.ok(process.memoryUsage().rss - before < 128 * 1024 * 1024);
+});
+
+t.test(
+  'coded answers that stand still take the look away from their own session only, and not for long',
+  async (t) => {
+    const gzip = 'Content-Encoding: gzip\r\n';
+    const coded = zlib.gzipSync(secret);
+    const own = {
+      audit: lane.addSession({ vaults: ['audit'] }),
+      redact: lane.addSession({ vaults: ['redact'] }),
+    };
+    const stands: Script = (wire) => {
+      wire.send(`HTTP/1.1 200 OK\r\n${gzip}Content-Length: 100\r\n\r\n`);
+      wire.send(coded.subarray(0, 10));
+    };
+    const open = async (name: 'audit' | 'redact', path: string, answer: Script) => {
+      script = answer;
+      const wire = wireOf(await openTunnel(lane, name, `${host}:${up.port}`, { token: own[name] }));
+      wire.send(`GET ${path} HTTP/1.1\r\nHost: ${host}\r\n\r\n`);
+      await eventually(() => wire.all.includes('\r\n\r\n'), 'an answer');
+      return wire;
+    };
+    const still: Wire[] = [];
+    for (let i = 0; i < 8; i++) still.push(await open('audit', '/still', stands));
+    for (let i = 0; i < 8; i++) still.push(await open('redact', '/still-redact', stands));
+    const ninth = await open('audit', '/ninth', replies(gzip, coded));
+    const [record] = await lane.recordsOf('/ninth');
+    t.match([record.reflected, record.unlooked], [undefined, true], 'the record says that nobody looked');
+    const refused = await open('redact', '/refused', replies(gzip, coded));
+    t.match(refused.all, /^HTTP\/1.1 502 /);
+    for (const name of ['audit', 'redact'] as const) {
+      const other = await asked(name, replies(gzip, coded));
+      t.match(
+        [other.status, other.reflected, other.record.unlooked],
+        [200, ['K'], undefined],
+        `others: ${name}`,
+      );
+    }
+    for (const over of idle.splice(0)) over();
+    const cut = await lane.recordsOf('/still-redact', 8);
+    t.ok(cut.every(({ error }) => error !== null));
+    const later = await open('audit', '/later', replies(gzip, coded));
+    t.same((await lane.recordsOf('/later'))[0].reflected, ['K'], 'its places are free again');
+    for (const wire of [...still, ninth, refused, later]) wire.close();
+    const given = await lane.recordsOf('/still', 8);
+    t.ok(given.every(({ unlooked }) => unlooked === true));
+  },
+);
+
+t.test('a record says where a coded answer was not looked into', async (t) => {
+  const gzip = 'Content-Encoding: gzip\r\n';
+  const twice = replies('Content-Encoding: gzip, gzip\r\n', zlib.gzipSync(zlib.gzipSync(secret)));
+  for (const [answer, unlooked] of [
+    [twice, true],
+    [replies('Content-Encoding: zip\r\n', 'x'), true],
+    [replies(gzip, 'no gzip'), true],
+    [replies(gzip, zlib.gzipSync(Buffer.alloc(4 * 1024 * 1024))), true],
+    [replies(gzip, zlib.gzipSync('x')), undefined],
+    [replies(gzip, ''), undefined],
+    [replies('', 'x'), undefined],
+  ] as const)
+    t.equal((await asked('audit', answer)).record.unlooked, unlooked);
 });
