@@ -40,7 +40,9 @@ registerHooks({
     const loaded = next(url, context);
     if (!/\/src\/proxy\/[\w-]+\.ts$/.test(url) || spared.test(url)) return loaded;
     const name = url.slice(url.lastIndexOf('/') + 1, -3);
-    const source = String(loaded.source ?? readFileSync(new URL(url), 'utf8'))
+    // Behind the test runner's own loader it is an array of octets.
+    const text = loaded.source ?? readFileSync(new URL(url));
+    const source = (typeof text === 'string' ? text : Buffer.from(text as Uint8Array).toString())
       .split('\n')
       .map((line, i, lines) =>
         bodies.some((body) => body.test(line)) &&
