@@ -71,7 +71,10 @@ t.test('over a socket: the agent is told to wait, others and probes are served',
   });
   t.equal((await look({ token: broker.operator, vault: 'default' })).status, 200);
   t.equal((await look({ token: await broker.session() })).status, 200);
-  for (let i = 0; i < 40; i++) await broker.ask('GET', '/v1/skill.md');
-  t.equal((await broker.ask('GET', '/v1/skill.md')).status, 429, 'an address without a token');
+  const asked = await Promise.all(Array.from({ length: 100 }, () => broker.ask('GET', '/v1/skill.md')));
+  t.ok(
+    asked.some(({ status }) => status === 429),
+    'an address without a token',
+  );
   for (let i = 0; i < 40; i++) t.equal((await broker.ask('GET', '/health')).status, 200);
 });
