@@ -34,6 +34,7 @@ const programs: readonly (readonly [program: string, flag: string, ...packages: 
   ['zsh', '--version', 'zsh'],
   ['fish', '--version', 'fish'],
   ['prlimit', '--version', 'util-linux'],
+  ['strace', '-V', 'strace'],
 ];
 const packages = programs.flatMap(([program, flag, ...names]) => (has(program, flag) ? [] : names));
 // To Debian's own Python Debian's packages belong; any other one has its own by pip.
