@@ -578,6 +578,8 @@ t.test('GET /v1/audit: every change by whom, newest last, in no vault but the on
   const last = all.at(-1).time;
   t.ok((await read(`?since=${encodeURIComponent(last)}`)).every(({ time }) => time >= last));
   t.match(await api.own('GET', '/v1/audit?since=yesterday'), { status: 400, json: { field: 'since' } });
+  t.match(await api.own('POST', '/v1/audit/verify', {}), { status: 200, json: { ok: true } });
+  t.match(await api.ask('POST', '/v1/audit/verify', { token: session }), { status: 403 });
   t.match(await api.ask('GET', '/v1/audit', { token: session }), { status: 403 });
 });
 
