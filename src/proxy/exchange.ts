@@ -33,6 +33,8 @@ const headEnd = Buffer.from('\r\n\r\n');
 /** Says that an answer is the broker's own: no upstream may say so. */
 const brokerErrorField = 'x-broker-error';
 const noBytes = Buffer.alloc(0);
+/** Fields that are reserved in requests, and that an answer may have. */
+const freeInAnswers: ReadonlySet<string> = new Set(['host', 'x-vault', 'authorization', 'expect']);
 const keptBack: ReadonlySet<string> = new Set([brokerErrorField]);
 /** No second delivery can be ruled out, nor can the first. */
 const unknownOutcome = 'Whether it acted on the request is not known.';
@@ -256,15 +258,6 @@ export class Exchange implements UpstreamUser, DecodedSink {
         });
       }
       this.refuse(decided.refusal);
-      return false;
-    }
-    if (this.#head.websocket && webSocketKey(this.#head) === null) {
-      this.refuse(
-        problem(
-          'invalid_request',
-          'A WebSocket handshake has one Sec-WebSocket-Key: 16 random bytes in base64.',
-        ),
-      );
       return false;
     }
     this.#plan = decided;
@@ -885,7 +878,9 @@ function answerFields(head: ResponseHead): string {
       continue;
     if (name.lower === brokerErrorField || head.nominated?.includes(name.lower)) continue;
     // `X_Broker_Error` is `X-Broker-Error` to a CGI-like reader.
-    if (name.alias !== null && (name.alias === brokerErrorField || isReserved(name.alias))) continue;
+    if (name.alias !== null && (name.alias === brokerErrorField || isReserved(name.alias))) {
+      if (!freeInAnswers.has(name.alias)) continue;
+    }
     text += `${name.name}: ${head.values[i]}\r\n`;
   }
   return text;

@@ -1,4 +1,5 @@
 import { type FieldName, fieldName, role } from './fields.ts';
+import { webSocketKey } from './websocket.ts';
 
 /**
  * HTTP/1.1 message heads, read strictly (RFC 9112 2 to 6) and without I/O. What two parsers could read in
@@ -36,7 +37,7 @@ export interface RequestHead extends Fields {
   readonly keepAlive: boolean;
   /** Lower-case names that Connection nominates, or null. */
   readonly nominated: readonly string[] | null;
-  /** `Connection: upgrade` and one `Upgrade: websocket`, on a GET without a body. */
+  /** `Connection: upgrade`, one `Upgrade: websocket` and one key to accept it by, on a GET without a body. */
   readonly websocket: boolean;
   readonly expectContinue: boolean;
   readonly proxyAuthorization: string | null;
@@ -255,7 +256,8 @@ export function parseRequestHead(text: string): RequestHead | HeadError {
       framing.upgradeTo === 'websocket' &&
       method === 'GET' &&
       minor === 1 &&
-      framing.length === 0,
+      framing.length === 0 &&
+      webSocketKey({ names, values }) !== null,
     expectContinue: expectContinue && minor === 1 && framing.length !== 0,
     proxyAuthorization,
     vault,

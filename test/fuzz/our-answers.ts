@@ -30,8 +30,9 @@ export interface OurAnswer {
 /** Hop-by-hop and framing fields; what is of no meaning in an answer goes on like any other. */
 function passesDown(name: string, drop: ReadonlySet<string>): boolean {
   const lower = name.toLowerCase();
-  const meaningless = lower === 'host' || lower === 'x-vault' || lower === 'expect';
-  return (meaningless || !stops.has(lower)) && !drop.has(lower);
+  const alias = lower.replaceAll('_', '-');
+  const meaningless = alias === 'host' || alias === 'x-vault' || alias === 'expect';
+  return (meaningless || !stops.has(alias)) && !drop.has(lower);
 }
 
 function downwards(raw: Message): Message {

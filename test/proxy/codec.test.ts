@@ -79,7 +79,10 @@ t.test('request heads: what is read', async (t) => {
     ['CONNECT [::1]:443 HTTP/1.1', { method: 'CONNECT', target: '[::1]:443' }],
     ['OPTIONS * HTTP/1.1', { target: '*' }],
     ["M-SEARCH /|^`{}<>%zz?'a HTTP/1.1", { method: 'M-SEARCH' }],
-    [`${line}\r\nConnection: Upgrade\r\nUpgrade: WebSocket`, { websocket: true }],
+    [
+      `${line}\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==`,
+      { websocket: true },
+    ],
     [`${line}\r\nUpgrade: websocket`, { websocket: false }],
     [`${line}\r\nConnection: upgrade\r\nUpgrade: h2c`, { websocket: false }],
     [`${line}\r\nConnection: upgrade\r\nUpgrade: websocket, h2c`, { websocket: false }],

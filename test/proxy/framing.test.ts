@@ -15,7 +15,15 @@ import {
   tunnelWire,
 } from '../support/lane.ts';
 import { rawUpstream, upstreamCa } from '../support/upstream.ts';
-import { eventually, nextAnswer, nextRequest, type Wire, wireOf } from '../support/wire.ts';
+import {
+  eventually,
+  nextAnswer,
+  nextRequest,
+  type Wire,
+  webSocketAccept,
+  webSocketKey,
+  wireOf,
+} from '../support/wire.ts';
 
 const name = 'api.good.test';
 const vault = {
@@ -454,10 +462,12 @@ t.test('deadlines', { jobs: 8 }, async (t) => {
   waiting('a relayed connection without a byte', ['relay'], async (t, lane) => {
     const up = await rawUpstream(t, async (wire) => {
       await nextRequest(wire);
-      wire.send('HTTP/1.1 101 S\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+      const accept = `Sec-WebSocket-Accept: ${webSocketAccept}\r\n`;
+      wire.send(`HTTP/1.1 101 S\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n${accept}\r\n`);
     });
     const client = await tunnelTo(lane, up.port);
-    client.send(`GET / HTTP/1.1\r\nHost: ${name}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`);
+    const key = `Sec-WebSocket-Key: ${webSocketKey}\r\n`;
+    client.send(`GET / HTTP/1.1\r\nHost: ${name}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n${key}\r\n`);
     await client.take('\r\n\r\n');
     await timely(t, client.rest());
     await eventually(() => up.wires[0].ended, 'the end of the upstream connection');
